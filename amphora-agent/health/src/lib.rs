@@ -1,0 +1,1 @@
+//! amphora-agent/health

@@ -1,0 +1,1 @@
+//! xdp-lb/common
