@@ -1,1 +1,35 @@
-//! control-plane/model
+//! The Octavia domain: load balancers and all that belongs to them.
+//!
+//! Pure: no IO, no async, no reading of clocks. Each resource is one file; [`Graph`] is a load balancer with all
+//! its children and the unit in which everything is read, changed and written.
+
+mod amphora;
+mod graph;
+mod health_monitor;
+mod id;
+mod l7policy;
+mod l7rule;
+mod listener;
+mod load_balancer;
+mod member;
+mod pool;
+mod status;
+mod text;
+mod timestamp;
+
+pub use amphora::{Amphora, AmphoraRole};
+pub use graph::Graph;
+pub use health_monitor::{ExpectedCodes, HealthMonitor, HttpVersion, MonitorType};
+pub use id::{
+    AmphoraId, FlavorId, HealthMonitorId, L7PolicyId, L7RuleId, ListenerId, LoadBalancerId,
+    MemberId, NetworkId, PoolId, PortId, SubnetId,
+};
+pub use l7policy::{L7Policy, L7PolicyAction};
+pub use l7rule::{L7Rule, L7RuleCompareType, L7RuleType};
+pub use listener::{ClientAuthentication, Listener, ListenerProtocol, Transport};
+pub use load_balancer::{AdditionalVip, LoadBalancer, Topology, Vip, VnicType};
+pub use member::Member;
+pub use pool::{LbAlgorithm, Pool, PoolProtocol, SessionPersistence, SessionPersistenceType};
+pub use status::{AmphoraStatus, OperatingStatus, ProvisioningStatus};
+pub use text::UnknownWord;
+pub use timestamp::Timestamp;
