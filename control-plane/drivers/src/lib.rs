@@ -1,1 +1,30 @@
-//! control-plane/drivers
+//! The outside world behind traits: compute, network, identity, the amphora's agent; and the certificates.
+//!
+//! Owns nothing of the database and decides nothing: every call does one idempotent act on an object that carries
+//! our id in its name, or looks, so that a retry adopts what a crash left. Ids, addresses and order are chosen by
+//! the planner.
+//!
+//! | module | trait | implementations |
+//! |---|---|---|
+//! | [`compute`] | [`Compute`] | `local`: a network namespace with an agent process |
+//! | [`network`] | [`Network`] | `local`: bridges and veth pairs in a namespace of their own |
+//! | [`amphora`] | [`AmphoraDriver`] | `https`: the agent's REST interface over mutual TLS |
+//! | [`identity`] | [`Identity`] | `none`: every caller is an administrator |
+//! | [`certificates`] | | own certificate authorities |
+//! | [`local`] | | the machine-wide stack that the two `local` drivers share |
+
+pub mod amphora;
+pub mod compute;
+mod error;
+pub mod identity;
+pub mod network;
+mod observed;
+mod secret;
+
+pub use amphora::{AmphoraDriver, AmphoraError, Endpoint};
+pub use compute::{Compute, Server, ServerSpec, ServerStatus};
+pub use error::DriverError;
+pub use identity::{Caller, Identity, IdentityError};
+pub use network::Network;
+pub use observed::Observed;
+pub use secret::Secret;
