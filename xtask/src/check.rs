@@ -1,0 +1,69 @@
+//! Formatting, lints and tests.
+
+use anyhow::{Result, bail};
+
+use crate::run::{answers, cargo, is_root, root, run, say};
+use crate::setup;
+
+pub(crate) fn test() -> Result<()> {
+    setup::build()?;
+    setup::test()?;
+    setup::bench()?;
+    setup::openstack_clients()?;
+    style()?;
+    say("tests that need nothing (pure, fakes, loopback)");
+    nextest("default", &[])?;
+    if !is_root() {
+        bail!("the tests in network namespaces load eBPF programs: run `make test` as root");
+    }
+    say("tests in network namespaces, with eBPF programs");
+    nextest("lab", &[])?;
+    say("end-to-end tests with real clients");
+    run(cargo().args(["build", "-p", "control-plane", "-p", "amphora-agent"]))?;
+    nextest("e2e", &[])
+}
+
+/// The same tests with more rounds each; every test that has a long form reads `LB_SOAK`.
+pub(crate) fn soak() -> Result<()> {
+    setup::build()?;
+    setup::test()?;
+    setup::openstack_clients()?;
+    run(cargo().args(["build", "-p", "control-plane", "-p", "amphora-agent"]))?;
+    for profile in ["default", "lab", "e2e"] {
+        nextest(profile, &[("LB_SOAK", "1")])?;
+    }
+    Ok(())
+}
+
+pub(crate) fn lint() -> Result<()> {
+    setup::build()?;
+    style()?;
+    say("documentation");
+    run(cargo()
+        .args(["doc", "--workspace", "--no-deps", "--quiet"])
+        .env("RUSTDOCFLAGS", "-D warnings"))?;
+    if !answers("cargo-deny", &["--version"]) {
+        say("installing cargo-deny");
+        run(cargo().args(["install", "cargo-deny", "--locked"]))?;
+    }
+    say("dependencies");
+    run(cargo().args(["deny", "check", "bans", "licenses", "sources"]))
+}
+
+fn style() -> Result<()> {
+    say("formatting");
+    run(cargo().args(["fmt", "--all", "--check"]))?;
+    run(cargo()
+        .args(["fmt", "--check", "--manifest-path"])
+        .arg(root().join("xdp-lb/ebpf/Cargo.toml")))?;
+    say("lints");
+    run(cargo()
+        .args(["clippy", "--workspace", "--all-targets", "--quiet", "--"])
+        .args(["-D", "warnings"]))
+}
+
+fn nextest(profile: &str, environment: &[(&str, &str)]) -> Result<()> {
+    run(cargo()
+        .args(["nextest", "run", "--workspace", "--profile", profile])
+        .envs(environment.iter().copied()))
+}
