@@ -1,1 +1,29 @@
-//! xdp-lb/common
+//! The contract between the eBPF programs and their loader, and the whole data path as plain code.
+//!
+//! Everything here is `no_std` and makes no kernel call: keys and values of the maps, limits,
+//! parsing, checksum maths, and [`datapath::process`], the life of one packet. The eBPF crate gives
+//! it maps and helpers through [`env::Env`]; tests and fuzzers give it [`twin::Twin`] instead. So one
+//! code runs in the kernel and under `cargo test`.
+//!
+//! Must never: depend on a kernel interface, allocate (outside the `user` feature), panic on input.
+
+#![cfg_attr(not(any(test, feature = "user")), no_std)]
+
+pub mod address;
+pub mod checksum;
+pub mod datapath;
+pub mod env;
+pub mod flow;
+pub mod hash;
+mod icmp;
+pub mod limits;
+mod open;
+pub mod packet;
+pub mod parse;
+mod rewrite;
+mod select;
+pub mod table;
+pub mod tcp;
+#[cfg(any(test, feature = "user"))]
+pub mod twin;
+pub mod verdict;

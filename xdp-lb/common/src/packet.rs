@@ -1,0 +1,160 @@
+//! Access to packet bytes: checked once per header, then by constant offsets.
+//!
+//! The verifier accepts a read only below a bound it has seen compared with `data_end`. A [`Window`]
+//! is the proof of one such comparison; its accessors take offsets that the compiler checks.
+
+#![allow(
+    unsafe_code,
+    reason = "windows are raw pointers so that the verifier can follow them"
+)]
+
+use core::marker::PhantomData;
+
+/// A packet that begins with its Ethernet header.
+pub trait Packet {
+    /// `N` readable and writable bytes at `offset`, if the packet has them.
+    fn window<const N: usize>(&self, offset: usize) -> Option<Window<'_, N>>;
+    /// Bytes of the whole packet, header included.
+    fn length(&self) -> usize;
+    /// Whether the stack will segment this packet later, so that its size says nothing.
+    fn is_segmented_later(&self) -> bool;
+    /// Whether a VLAN tag is kept outside the bytes.
+    fn has_vlan_tag(&self) -> bool;
+    /// Changes the TCP or UDP checksum at `offset` by folded differences. Invalidates windows.
+    fn update_checksum(&mut self, offset: usize, addresses: u16, ports: u16, udp: bool) -> bool;
+}
+
+/// `N` bytes of a packet.
+#[derive(Clone, Copy)]
+pub struct Window<'a, const N: usize> {
+    start: *mut u8,
+    packet: PhantomData<&'a [u8; N]>,
+}
+
+macro_rules! accessors {
+    ($read:ident, $write:ident, $type:ty) => {
+        #[inline(always)]
+        #[must_use]
+        pub fn $read<const AT: usize>(self) -> $type {
+            const { assert!(AT + size_of::<$type>() <= N) };
+            // SAFETY: inside the window, see the assertion and `new`. On the BPF target all loads may
+            // be unaligned; a byte-wise read_unaligned would cost there.
+            unsafe {
+                let at = self.start.add(AT).cast::<$type>();
+                if cfg!(target_arch = "bpf") {
+                    *at
+                } else {
+                    at.read_unaligned()
+                }
+            }
+        }
+
+        #[inline(always)]
+        pub fn $write<const AT: usize>(self, value: $type) {
+            const { assert!(AT + size_of::<$type>() <= N) };
+            // SAFETY: as for reading.
+            unsafe {
+                let at = self.start.add(AT).cast::<$type>();
+                if cfg!(target_arch = "bpf") {
+                    *at = value;
+                } else {
+                    at.write_unaligned(value);
+                }
+            }
+        }
+    };
+}
+
+impl<const N: usize> Window<'_, N> {
+    /// # Safety
+    ///
+    /// `start` must point to `N` bytes that stay valid for reading and writing, by this thread only,
+    /// as long as the window lives.
+    #[inline(always)]
+    #[must_use]
+    pub const unsafe fn new(start: *mut u8) -> Self {
+        Self {
+            start,
+            packet: PhantomData,
+        }
+    }
+
+    accessors!(u8, set_u8, u8);
+    accessors!(u16, set_u16, u16);
+    accessors!(u32, set_u32, u32);
+}
+
+#[cfg(any(test, feature = "user"))]
+mod slice {
+    use super::{Packet, Window};
+    use crate::checksum::Delta;
+    use core::marker::PhantomData;
+
+    /// A packet in user space memory.
+    pub struct SlicePacket<'a> {
+        start: *mut u8,
+        length: usize,
+        bytes: PhantomData<&'a mut [u8]>,
+    }
+
+    impl<'a> SlicePacket<'a> {
+        /// Takes the bytes for as long as the packet lives.
+        #[must_use]
+        pub fn new(bytes: &'a mut [u8]) -> Self {
+            Self {
+                start: bytes.as_mut_ptr(),
+                length: bytes.len(),
+                bytes: PhantomData,
+            }
+        }
+    }
+
+    impl Packet for SlicePacket<'_> {
+        fn window<const N: usize>(&self, offset: usize) -> Option<Window<'_, N>> {
+            if offset.checked_add(N)? > self.length {
+                return None;
+            }
+            // SAFETY: `N` bytes from `offset` lie in the slice, which is borrowed mutably for `self`.
+            Some(unsafe { Window::new(self.start.add(offset)) })
+        }
+
+        fn length(&self) -> usize {
+            self.length
+        }
+
+        fn is_segmented_later(&self) -> bool {
+            false
+        }
+
+        fn has_vlan_tag(&self) -> bool {
+            false
+        }
+
+        fn update_checksum(&mut self, offset: usize, addresses: u16, ports: u16, udp: bool) -> bool {
+            write_checksum(self, offset, addresses, ports, udp)
+        }
+    }
+
+    fn write_checksum(
+        packet: &SlicePacket<'_>,
+        offset: usize,
+        addresses: u16,
+        ports: u16,
+        udp: bool,
+    ) -> bool {
+        let Some(field) = packet.window::<2>(offset) else {
+            return false;
+        };
+        let delta = Delta::from_folded(addresses).plus(Delta::from_folded(ports));
+        let old = field.u16::<0>();
+        field.set_u16::<0>(if udp {
+            delta.apply_udp(old)
+        } else {
+            delta.apply(old)
+        });
+        true
+    }
+}
+
+#[cfg(any(test, feature = "user"))]
+pub use slice::SlicePacket;
