@@ -12,9 +12,8 @@
     reason = "map values are shared with other CPUs: every access goes through FlowRef"
 )]
 
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
-
 use crate::address::{Address, Be16};
+use crate::atomic;
 
 /// Five-tuple of an arriving packet. Key of `FLOWS`.
 #[repr(C)]
@@ -114,19 +113,19 @@ macro_rules! constant {
 }
 
 macro_rules! shared {
-    ($($field:ident, $set:ident: $atomic:ty, $type:ty);* $(;)?) => {
+    ($($field:ident, $set:ident: $load:ident, $store:ident, $type:ty);* $(;)?) => {
         $(
             #[inline(always)]
             #[must_use]
             pub fn $field(self) -> $type {
                 // SAFETY: `new` promises a valid, aligned flow; this field is only accessed atomically.
-                unsafe { <$atomic>::from_ptr(&raw mut (*self.0).$field).load(Relaxed) }
+                unsafe { atomic::$load(&raw mut (*self.0).$field) }
             }
 
             #[inline(always)]
             pub fn $set(self, value: $type) {
                 // SAFETY: as above.
-                unsafe { <$atomic>::from_ptr(&raw mut (*self.0).$field).store(value, Relaxed) }
+                unsafe { atomic::$store(&raw mut (*self.0).$field, value) }
             }
         )*
     };
@@ -156,40 +155,35 @@ impl FlowRef {
     }
 
     shared! {
-        ifindex, set_ifindex: AtomicU32, u32;
-        mtu, set_mtu: AtomicU32, u32;
-        epoch, set_epoch: AtomicU32, u32;
-        last_seen, set_last_seen: AtomicU64, u64;
-        state, set_state: AtomicU32, u32;
-        flags, set_flags: AtomicU32, u32;
-        syns, set_syns: AtomicU32, u32;
-    }
-
-    #[inline(always)]
-    fn state_cell<'a>(self) -> &'a AtomicU32 {
-        // SAFETY: `new` promises a valid, aligned flow; the state is only accessed atomically.
-        unsafe { AtomicU32::from_ptr(&raw mut (*self.0).state) }
+        ifindex, set_ifindex: load32, store32, u32;
+        mtu, set_mtu: load32, store32, u32;
+        epoch, set_epoch: load32, store32, u32;
+        last_seen, set_last_seen: load64, store64, u64;
+        state, set_state: load32, store32, u32;
+        flags, set_flags: load32, store32, u32;
+        syns, set_syns: load32, store32, u32;
     }
 
     /// Sets the state to `new` and returns the one before.
     #[inline(always)]
     pub fn swap_state(self, new: u32) -> u32 {
-        self.state_cell().swap(new, Relaxed)
+        // SAFETY: `new` promises a valid, aligned flow; the state is only accessed atomically.
+        unsafe { atomic::swap32(&raw mut (*self.0).state, new) }
     }
 
     /// Moves from `old` to `new`; false when the state was another.
     #[inline(always)]
     #[must_use]
     pub fn move_state(self, old: u32, new: u32) -> bool {
-        self.state_cell()
-            .compare_exchange(old, new, Relaxed, Relaxed)
-            .is_ok()
+        // SAFETY: as above.
+        unsafe { atomic::replace32(&raw mut (*self.0).state, old, new) }
     }
 
     /// Sets bits of the state and returns the one before.
     #[inline(always)]
     pub fn set_state_bits(self, bits: u32) -> u32 {
-        self.state_cell().fetch_or(bits, Relaxed)
+        // SAFETY: as above.
+        unsafe { atomic::or32(&raw mut (*self.0).state, bits) }
     }
 
     /// Frame addresses of the way out.
@@ -201,9 +195,9 @@ impl FlowRef {
         unsafe {
             let link = &raw mut (*self.0).link;
             [
-                AtomicU32::from_ptr(&raw mut (*link)[0]).load(Relaxed),
-                AtomicU32::from_ptr(&raw mut (*link)[1]).load(Relaxed),
-                AtomicU32::from_ptr(&raw mut (*link)[2]).load(Relaxed),
+                atomic::load32(&raw mut (*link)[0]),
+                atomic::load32(&raw mut (*link)[1]),
+                atomic::load32(&raw mut (*link)[2]),
             ]
         }
     }
@@ -214,9 +208,9 @@ impl FlowRef {
         // SAFETY: as in `link`.
         unsafe {
             let link = &raw mut (*self.0).link;
-            AtomicU32::from_ptr(&raw mut (*link)[0]).store(words[0], Relaxed);
-            AtomicU32::from_ptr(&raw mut (*link)[1]).store(words[1], Relaxed);
-            AtomicU32::from_ptr(&raw mut (*link)[2]).store(words[2], Relaxed);
+            atomic::store32(&raw mut (*link)[0], words[0]);
+            atomic::store32(&raw mut (*link)[1], words[1]);
+            atomic::store32(&raw mut (*link)[2], words[2]);
         }
     }
 

@@ -8,8 +8,11 @@
 //! Must never: depend on a kernel interface, allocate (outside the `user` feature), panic on input.
 
 #![cfg_attr(not(any(test, feature = "user")), no_std)]
+#![cfg_attr(target_arch = "bpf", feature(core_intrinsics))]
+#![cfg_attr(target_arch = "bpf", allow(internal_features, reason = "see atomic.rs"))]
 
 pub mod address;
+mod atomic;
 pub mod checksum;
 pub mod datapath;
 pub mod env;
@@ -22,6 +25,7 @@ pub mod packet;
 pub mod parse;
 mod rewrite;
 mod select;
+pub mod state;
 pub mod table;
 pub mod tcp;
 #[cfg(any(test, feature = "user"))]

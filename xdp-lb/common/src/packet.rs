@@ -85,41 +85,45 @@ impl<const N: usize> Window<'_, N> {
 }
 
 #[cfg(any(test, feature = "user"))]
-mod slice {
+mod buffer {
     use super::{Packet, Window};
     use crate::checksum::Delta;
-    use core::marker::PhantomData;
 
     /// A packet in user space memory.
-    pub struct SlicePacket<'a> {
+    #[derive(Debug)]
+    pub struct BufferPacket {
+        bytes: Vec<u8>,
         start: *mut u8,
-        length: usize,
-        bytes: PhantomData<&'a mut [u8]>,
     }
 
-    impl<'a> SlicePacket<'a> {
-        /// Takes the bytes for as long as the packet lives.
+    impl BufferPacket {
+        /// A packet with these bytes.
         #[must_use]
-        pub fn new(bytes: &'a mut [u8]) -> Self {
-            Self {
-                start: bytes.as_mut_ptr(),
-                length: bytes.len(),
-                bytes: PhantomData,
-            }
+        pub fn new(bytes: &[u8]) -> Self {
+            let mut bytes = bytes.to_vec();
+            let start = bytes.as_mut_ptr();
+            Self { bytes, start }
+        }
+
+        /// The bytes as they are now.
+        #[must_use]
+        pub fn into_bytes(self) -> Vec<u8> {
+            self.bytes
         }
     }
 
-    impl Packet for SlicePacket<'_> {
+    impl Packet for BufferPacket {
         fn window<const N: usize>(&self, offset: usize) -> Option<Window<'_, N>> {
-            if offset.checked_add(N)? > self.length {
+            if offset.checked_add(N)? > self.bytes.len() {
                 return None;
             }
-            // SAFETY: `N` bytes from `offset` lie in the slice, which is borrowed mutably for `self`.
+            // SAFETY: `N` bytes from `offset` lie in the buffer, which never grows, and which is
+            // read by other means only when the packet, and so every window, is gone.
             Some(unsafe { Window::new(self.start.add(offset)) })
         }
 
         fn length(&self) -> usize {
-            self.length
+            self.bytes.len()
         }
 
         fn is_segmented_later(&self) -> bool {
@@ -131,30 +135,20 @@ mod slice {
         }
 
         fn update_checksum(&mut self, offset: usize, addresses: u16, ports: u16, udp: bool) -> bool {
-            write_checksum(self, offset, addresses, ports, udp)
+            let Some(field) = self.window::<2>(offset) else {
+                return false;
+            };
+            let delta = Delta::from_folded(addresses).plus(Delta::from_folded(ports));
+            let old = field.u16::<0>();
+            field.set_u16::<0>(if udp {
+                delta.apply_udp(old)
+            } else {
+                delta.apply(old)
+            });
+            true
         }
-    }
-
-    fn write_checksum(
-        packet: &SlicePacket<'_>,
-        offset: usize,
-        addresses: u16,
-        ports: u16,
-        udp: bool,
-    ) -> bool {
-        let Some(field) = packet.window::<2>(offset) else {
-            return false;
-        };
-        let delta = Delta::from_folded(addresses).plus(Delta::from_folded(ports));
-        let old = field.u16::<0>();
-        field.set_u16::<0>(if udp {
-            delta.apply_udp(old)
-        } else {
-            delta.apply(old)
-        });
-        true
     }
 }
 
 #[cfg(any(test, feature = "user"))]
-pub use slice::SlicePacket;
+pub use buffer::BufferPacket;

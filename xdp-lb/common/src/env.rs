@@ -1,0 +1,108 @@
+//! What the data path needs from its surroundings: maps, clock, routes, counters.
+//!
+//! Two implementations: the eBPF crate (maps and helpers) and [`crate::twin`] (plain memory).
+
+use crate::address::Address;
+use crate::flow::{Flow, FlowKey, FlowRef};
+use crate::packet::Packet;
+use crate::state::{MemberStateRef, ServiceStateRef, TrafficRef};
+use crate::table::{Globals, Interface, Member, Service, ServiceInfo, ServiceKey};
+use crate::verdict::Verdict;
+
+/// What the caller of [`crate::datapath::process`] must do with the packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Action {
+    /// Leave it to the stack.
+    Pass,
+    Drop,
+    /// Send the frame out of this interface.
+    Redirect { ifindex: u32 },
+    /// Send the packet out of this interface; the kernel finds the MAC of the next hop.
+    RedirectNeighbour {
+        ifindex: u32,
+        is_v4: bool,
+        next_hop: Address,
+    },
+}
+
+/// Result of inserting a flow that must be new.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Inserted {
+    Done,
+    Exists,
+    Full,
+}
+
+/// A way out.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Route {
+    pub next_hop: Address,
+    /// Destination and source MAC; meaningful when resolved.
+    pub link: [u32; 3],
+    pub ifindex: u32,
+    /// 0 when not known.
+    pub mtu: u32,
+    /// One of [`route_status`].
+    pub status: u32,
+}
+
+/// Values of [`Route::status`].
+pub mod route_status {
+    /// No way out, or the address is our own.
+    pub const NONE: u32 = 0;
+    /// Way out known, MAC of the next hop not.
+    pub const UNRESOLVED: u32 = 1;
+    pub const RESOLVED: u32 = 2;
+}
+
+/// Room to build a flow in; too large for the stack of an eBPF program.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Scratch {
+    pub forward: Flow,
+    pub reverse: Flow,
+    pub forward_key: FlowKey,
+    pub reverse_key: FlowKey,
+    pub route: Route,
+}
+
+/// Surroundings of the data path. A missing entry is `None`, never a panic.
+pub trait Env {
+    type Packet: Packet;
+
+    /// Coarse monotonic time, ns.
+    fn now(&self) -> u64;
+    /// Where the packet came in.
+    fn ingress(&self) -> u32;
+    /// Whether [`Action::RedirectNeighbour`] can be carried out here.
+    fn resolves_neighbours(&self) -> bool;
+
+    fn globals(&self) -> Globals;
+    fn flow(&self, key: &FlowKey) -> Option<FlowRef>;
+    fn insert_flow(&self, key: &FlowKey, flow: &Flow) -> Inserted;
+    fn remove_flow(&self, key: &FlowKey);
+    fn service(&self, key: &ServiceKey) -> Option<&Service>;
+    fn service_info(&self, slot: u32) -> Option<&ServiceInfo>;
+    fn service_state(&self, slot: u32) -> Option<ServiceStateRef>;
+    fn member(&self, slot: u32) -> Option<&Member>;
+    fn member_state(&self, slot: u32) -> Option<MemberStateRef>;
+    fn ring(&self, index: u32) -> Option<u32>;
+    fn interface(&self, ifindex: u32) -> Option<&Interface>;
+    fn is_vip(&self, address: &Address) -> bool;
+    /// Looks a route up and writes it to `route`.
+    fn route(&self, is_v4: bool, source: Address, destination: Address, route: &mut Route);
+    /// Whether a local TCP socket other than a listening one has this five-tuple.
+    fn has_local_socket(&self, key: &FlowKey, is_v4: bool) -> bool;
+    fn remember_local_handshake(&self, key: &FlowKey);
+    fn is_local_handshake(&self, key: &FlowKey) -> bool;
+    /// Room of this CPU. The caller must not hold it across another call that takes it.
+    #[expect(clippy::mut_from_ref, reason = "the room belongs to the CPU, not to the environment")]
+    fn scratch(&self) -> Option<&mut Scratch>;
+
+    fn count(&self, verdict: Verdict);
+    /// Counters of a service slot, of this CPU.
+    fn service_traffic(&self, slot: u32) -> Option<TrafficRef>;
+    /// Counters of a member slot, of this CPU.
+    fn member_traffic(&self, slot: u32) -> Option<TrafficRef>;
+}

@@ -1,0 +1,306 @@
+//! A new flow: member, way out, source port, two entries.
+
+use crate::address::{Address, Be16};
+use crate::checksum::Delta;
+use crate::datapath::count_connection;
+use crate::env::{Env, Inserted, Scratch, route_status};
+use crate::flow::{Flow, FlowKey, FlowRef, flag};
+use crate::hash;
+use crate::limits::{CLOSED_REUSE_NS, SNAT_PORT_COUNT, SNAT_PORT_FIRST, SNAT_PORT_TRIES};
+use crate::parse::{Headers, protocol};
+use crate::select::select;
+use crate::state::MemberStateRef;
+use crate::table::{Member, Service, interface_flag};
+use crate::tcp;
+use crate::verdict::Verdict;
+
+/// Opens a flow for the packet with `headers`, whose first twelve bytes are `frame`.
+#[inline(always)]
+pub(crate) fn open<E: Env>(
+    env: &E,
+    headers: &Headers,
+    key: &FlowKey,
+    service: &Service,
+    frame: [u32; 3],
+) -> Result<FlowRef, Verdict> {
+    let state = env
+        .service_state(service.slot)
+        .ok_or(Verdict::DropInternal)?;
+    // Counted first and taken back on failure, so that two CPUs cannot both take the last place.
+    let before = state.open();
+    let result = open_counted(env, headers, key, service, frame, before);
+    if let Err(verdict) = result {
+        state.close();
+        if !matches!(verdict, Verdict::PassToClassifier)
+            && let Some(traffic) = env.service_traffic(service.slot)
+        {
+            traffic.count_refusal();
+        }
+    }
+    result
+}
+
+#[inline(always)]
+fn open_counted<E: Env>(
+    env: &E,
+    headers: &Headers,
+    key: &FlowKey,
+    service: &Service,
+    frame: [u32; 3],
+    before: crate::state::Tally,
+) -> Result<FlowRef, Verdict> {
+    let state = env
+        .service_state(service.slot)
+        .ok_or(Verdict::DropInternal)?;
+    if service.connection_limit != 0 {
+        let info = env
+            .service_info(service.slot)
+            .ok_or(Verdict::DropInternal)?;
+        if before.active(info.lost) >= u64::from(service.connection_limit) {
+            return Err(Verdict::DropConnectionLimit);
+        }
+    }
+    let slot = select(env, service, state, headers.source, headers.is_v4)?;
+    let member = env.member(slot).ok_or(Verdict::DropInternal)?;
+    let member_state = env.member_state(slot).ok_or(Verdict::DropInternal)?;
+    let scratch = env.scratch().ok_or(Verdict::DropInternal)?;
+    route_both(env, headers, member, scratch, frame)?;
+    fill(env, headers, key, service.slot, slot, member, scratch);
+
+    take_port(env, member_state, scratch)?;
+    member_state.open();
+    match env.insert_flow(&scratch.forward_key, &scratch.forward) {
+        Inserted::Done => {
+            if headers.protocol == protocol::UDP {
+                count_connection(env, service.slot, slot);
+            }
+        }
+        other => {
+            env.remove_flow(&scratch.reverse_key);
+            member_state.close();
+            // Another CPU opened this flow for the same packet's twin: that one counts.
+            if other == Inserted::Full {
+                return Err(Verdict::DropTableFull);
+            }
+            return Err(Verdict::DropInternal);
+        }
+    }
+    env.flow(key).ok_or(Verdict::DropTableFull)
+}
+
+/// Finds the ways to the member and back to the client, and our source address for the member.
+#[inline(always)]
+fn route_both<E: Env>(
+    env: &E,
+    headers: &Headers,
+    member: &Member,
+    scratch: &mut Scratch,
+    frame: [u32; 3],
+) -> Result<(), Verdict> {
+    let ingress = env.ingress();
+    // To the client: as the FIB says, else back where this frame came from.
+    env.route(
+        headers.is_v4,
+        headers.destination,
+        headers.source,
+        &mut scratch.route,
+    );
+    let [a, b, c] = frame;
+    if scratch.route.status == route_status::RESOLVED {
+        scratch.reverse.link = scratch.route.link;
+        scratch.reverse.ifindex = scratch.route.ifindex;
+    } else {
+        scratch.reverse.link = swap_link(a, b, c);
+        scratch.reverse.ifindex = ingress;
+        scratch.route.mtu = 0;
+    }
+    scratch.reverse.mtu = if scratch.route.mtu != 0 {
+        scratch.route.mtu
+    } else {
+        interface_mtu(env, scratch.reverse.ifindex)
+    };
+
+    env.route(
+        headers.is_v4,
+        Address::default(),
+        member.address,
+        &mut scratch.route,
+    );
+    scratch.forward.flags = match scratch.route.status {
+        route_status::RESOLVED => 0,
+        route_status::UNRESOLVED => flag::UNRESOLVED,
+        _ => return Err(Verdict::DropNoRoute),
+    };
+    scratch.forward.link = scratch.route.link;
+    scratch.forward.ifindex = scratch.route.ifindex;
+    let interface = env
+        .interface(scratch.route.ifindex)
+        .ok_or(Verdict::DropNoSnatAddress)?;
+    scratch.forward.mtu = if scratch.route.mtu != 0 {
+        scratch.route.mtu
+    } else {
+        interface.mtu
+    };
+    let (has, address) = if headers.is_v4 {
+        (interface_flag::SNAT_V4, interface.snat_v4)
+    } else {
+        (interface_flag::SNAT_V6, interface.snat_v6)
+    };
+    if interface.flags & has == 0 {
+        return Err(Verdict::DropNoSnatAddress);
+    }
+    scratch.forward.source = address;
+    Ok(())
+}
+
+#[inline(always)]
+fn interface_mtu<E: Env>(env: &E, ifindex: u32) -> u32 {
+    match env.interface(ifindex) {
+        Some(interface) => interface.mtu,
+        None => 1500,
+    }
+}
+
+/// A frame's addresses the other way round.
+#[inline(always)]
+const fn swap_link(a: u32, b: u32, c: u32) -> [u32; 3] {
+    let ([d0, d1, d2, d3], [d4, d5, s0, s1], [s2, s3, s4, s5]) =
+        (a.to_ne_bytes(), b.to_ne_bytes(), c.to_ne_bytes());
+    [
+        u32::from_ne_bytes([s0, s1, s2, s3]),
+        u32::from_ne_bytes([s4, s5, d0, d1]),
+        u32::from_ne_bytes([d2, d3, d4, d5]),
+    ]
+}
+
+/// Fills both entries but for the source port.
+#[inline(always)]
+fn fill<E: Env>(
+    env: &E,
+    headers: &Headers,
+    key: &FlowKey,
+    service: u32,
+    slot: u32,
+    member: &Member,
+    scratch: &mut Scratch,
+) {
+    let now = env.now();
+    let epoch = env.globals().epoch;
+    let state = if headers.protocol == protocol::UDP {
+        tcp::DATAGRAM
+    } else {
+        tcp::SYN_SENT
+    };
+    scratch.forward_key = *key;
+
+    let forward: &mut Flow = &mut scratch.forward;
+    let snat = forward.source;
+    forward.destination = member.address;
+    forward.destination_port = member.port;
+    forward.address_delta = Delta::NONE
+        .address(headers.source, snat)
+        .address(headers.destination, member.address)
+        .fold();
+    forward.last_seen = now;
+    forward.epoch = epoch;
+    forward.state = state;
+    forward.service = service;
+    forward.member = slot;
+    forward.member_generation = member.generation;
+    forward.syns = 1;
+
+    let reverse: &mut Flow = &mut scratch.reverse;
+    reverse.source = headers.destination;
+    reverse.source_port = headers.destination_port;
+    reverse.destination = headers.source;
+    reverse.destination_port = headers.source_port;
+    reverse.address_delta = Delta::NONE
+        .address(member.address, headers.destination)
+        .address(snat, headers.source)
+        .fold();
+    reverse.last_seen = now;
+    reverse.epoch = epoch;
+    reverse.state = state;
+    reverse.flags = flag::REVERSE;
+    reverse.service = service;
+    reverse.member = slot;
+    reverse.member_generation = member.generation;
+    reverse.syns = 0;
+
+    scratch.reverse_key = FlowKey {
+        source: member.address,
+        destination: snat,
+        source_port: member.port,
+        destination_port: Be16(0),
+        protocol: headers.protocol,
+    };
+}
+
+/// Takes a source port by inserting the reverse entry, which only one flow can have.
+#[inline(always)]
+fn take_port<E: Env>(
+    env: &E,
+    state: MemberStateRef,
+    scratch: &mut Scratch,
+) -> Result<(), Verdict> {
+    let turn = state.next_port();
+    for attempt in 0..SNAT_PORT_TRIES {
+        // In order first, so that a port rests as long as possible; scattered when taken.
+        let index = if attempt == 0 {
+            (turn % u64::from(SNAT_PORT_COUNT)) as u32
+        } else {
+            hash::pair(turn as u32, attempt) % SNAT_PORT_COUNT
+        };
+        let port = Be16::new(SNAT_PORT_FIRST.wrapping_add(index as u16));
+        scratch.forward.source_port = port;
+        scratch.reverse_key.destination_port = port;
+        let (client, vip) = (
+            scratch.reverse.destination_port,
+            scratch.reverse.source_port,
+        );
+        scratch.forward.port_delta = Delta::NONE
+            .port(client, port)
+            .port(vip, scratch.forward.destination_port)
+            .fold();
+        scratch.reverse.port_delta = Delta::NONE
+            .port(scratch.reverse_key.source_port, vip)
+            .port(port, client)
+            .fold();
+        match env.insert_flow(&scratch.reverse_key, &scratch.reverse) {
+            Inserted::Done => return Ok(()),
+            Inserted::Full => return Err(Verdict::DropTableFull),
+            Inserted::Exists => {
+                if reclaim(env, &scratch.reverse_key, scratch.reverse.last_seen)
+                    && env.insert_flow(&scratch.reverse_key, &scratch.reverse) == Inserted::Done
+                {
+                    return Ok(());
+                }
+            }
+        }
+    }
+    Err(Verdict::DropNoPort)
+}
+
+/// Removes the flow that holds a source port, if it has been closed for a while.
+#[inline(always)]
+fn reclaim<E: Env>(env: &E, key: &FlowKey, now: u64) -> bool {
+    let Some(reverse) = env.flow(key) else {
+        return true;
+    };
+    if reverse.state() & tcp::STATE_MASK != tcp::CLOSED
+        || now.wrapping_sub(reverse.last_seen()) < CLOSED_REUSE_NS
+    {
+        return false;
+    }
+    let forward_key = reverse.sibling_key(key.protocol);
+    if let Some(forward) = env.flow(&forward_key)
+        && forward.source_port() == key.destination_port
+        && forward.destination() == key.source
+        && forward.destination_port() == key.source_port
+    {
+        env.remove_flow(&forward_key);
+    }
+    env.remove_flow(key);
+    env.count(Verdict::PortReclaimed);
+    true
+}
