@@ -4,6 +4,8 @@
 //! its children and the unit in which everything is read, changed and written.
 
 mod amphora;
+pub mod change;
+mod fault;
 mod graph;
 mod health_monitor;
 mod id;
@@ -12,12 +14,19 @@ mod l7rule;
 mod listener;
 mod load_balancer;
 mod member;
+mod outcome;
 mod pool;
+mod rules;
+#[cfg(any(test, feature = "sample"))]
+pub mod sample;
+pub mod spec;
 mod status;
 mod text;
 mod timestamp;
+mod validate;
 
 pub use amphora::{Amphora, AmphoraRole};
+pub use fault::{Fault, FaultKind, Resource};
 pub use graph::Graph;
 pub use health_monitor::{ExpectedCodes, HealthMonitor, HttpVersion, MonitorType};
 pub use id::{
@@ -29,7 +38,9 @@ pub use l7rule::{L7Rule, L7RuleCompareType, L7RuleType};
 pub use listener::{ClientAuthentication, Listener, ListenerProtocol, Transport};
 pub use load_balancer::{AdditionalVip, LoadBalancer, Topology, Vip, VnicType};
 pub use member::Member;
+pub use outcome::{Settlement, Unserved, UnservedObject, settle};
 pub use pool::{LbAlgorithm, Pool, PoolProtocol, SessionPersistence, SessionPersistenceType};
+pub use rules::{Capabilities, Rules};
 pub use status::{AmphoraStatus, OperatingStatus, ProvisioningStatus};
 pub use text::UnknownWord;
 pub use timestamp::Timestamp;

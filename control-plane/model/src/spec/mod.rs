@@ -1,0 +1,18 @@
+//! What a request asks for: bodies decoded once, at the edge, into types. Field types and sizes are checked here;
+//! rules that involve other fields or other objects are in `validate`, and the changes themselves in `change`.
+
+pub(crate) mod decode;
+mod health_monitor;
+mod listener;
+mod load_balancer;
+mod member;
+mod pool;
+
+pub use decode::{Field, lenient_bool, parse_uuid};
+pub use health_monitor::{HealthMonitorCreate, HealthMonitorUpdate, NewHealthMonitor};
+pub use listener::{GraphListener, ListenerCreate, ListenerUpdate, NewListener};
+pub use load_balancer::{AdditionalVipSpec, LoadBalancerCreate, LoadBalancerUpdate};
+pub use member::{MemberBatch, MemberCreate, MemberUpdate};
+pub use pool::{
+    GraphPool, NewPool, PoolCreate, PoolDefinition, PoolUpdate, SessionPersistenceSpec,
+};
