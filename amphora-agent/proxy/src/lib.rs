@@ -4,11 +4,31 @@
 //! sockets and its own idle member connections. It takes a compiled [`Snapshot`], swaps it in
 //! atomically, and reads it anew for every request, so a change is in force at once and closes no
 //! connection. It knows nothing of REST, netlink or Octavia's JSON.
+//!
+//! Where to read: `proxy` (the handle), `worker` (a thread), `listener` (accepting), `router` (the
+//! snapshot), `pool` and `balance` (choosing a member), `dial` and `idle` (reaching it), `http`
+//! (a client connection), `pump` and `tunnel` (moving bytes), `tcp`.
 
+mod balance;
+mod buffer;
 mod config;
+mod dial;
 mod error;
+mod http;
+mod idle;
+mod listener;
+mod pool;
+mod proxy;
+mod pump;
+mod router;
 mod stats;
+mod tcp;
+mod timer;
+mod transport;
+mod tunnel;
+mod worker;
 
 pub use config::{Algorithm, InsertHeaders, Listener, Member, Options, Pool, Protocol, Snapshot};
 pub use error::{ApplyReport, BindError, Error};
+pub use proxy::Proxy;
 pub use stats::{ListenerStats, MemberStats, Refusal, Stats};
