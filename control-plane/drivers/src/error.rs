@@ -97,3 +97,15 @@ impl DriverError {
         move |source| Self::Netlink { operation, source }
     }
 }
+
+/// An error and its causes on one line.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(inner) = cause {
+        text.push_str(": ");
+        text.push_str(&inner.to_string());
+        cause = inner.source();
+    }
+    text
+}

@@ -13,18 +13,23 @@
 //! | [`certificates`] | | own certificate authorities |
 //! | [`local`] | | the machine-wide stack that the two `local` drivers share |
 
+pub mod agent_conf;
 pub mod amphora;
+pub mod certificates;
 pub mod compute;
 mod error;
 pub mod identity;
+pub mod local;
 pub mod network;
 mod observed;
 mod secret;
 
 pub use amphora::{AmphoraDriver, AmphoraError, Endpoint};
+pub use certificates::{CertificateAuthority, CertificateError, ServerCertificate};
 pub use compute::{Compute, Server, ServerSpec, ServerStatus};
 pub use error::DriverError;
 pub use identity::{Caller, Identity, IdentityError};
+pub use local::{LocalStack, StackConfig};
 pub use network::Network;
 pub use observed::Observed;
 pub use secret::Secret;

@@ -1,10 +1,14 @@
 //! Talking to the agent of an amphora.
 
+mod https;
+
 use std::net::SocketAddr;
 
 use amphora_api::{AgentFault, AmphoraConfig, AmphoraInfo, AmphoraStats, ApplyReport};
 use async_trait::async_trait;
 use lb_model::AmphoraId;
+
+pub use https::{HttpsAmphoraDriver, Timeouts};
 
 /// Pushes documents to agents and asks them for their state.
 #[async_trait]

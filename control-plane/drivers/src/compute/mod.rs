@@ -3,6 +3,8 @@
 //! Every object is found by the amphora's id (server name `amphora-<id>`), so each call is idempotent and adopts
 //! what an interrupted one left.
 
+mod local;
+
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
@@ -11,6 +13,8 @@ use lb_model::{AmphoraId, LoadBalancerId, PortId};
 
 use crate::network::Port;
 use crate::{DriverError, Observed, Secret};
+
+pub use local::LocalCompute;
 
 /// Creates, observes and removes the servers of amphorae.
 #[async_trait]

@@ -2,6 +2,8 @@
 //!
 //! Ports are found by device and name, so `ensure_port` is idempotent and adopts what an interrupted call left.
 
+mod local;
+
 use std::net::IpAddr;
 
 use async_trait::async_trait;
@@ -9,6 +11,13 @@ use ipnet::IpNet;
 use lb_model::{AmphoraId, LoadBalancerId, NetworkId, PortId, SubnetId};
 
 use crate::DriverError;
+
+pub use local::LocalNetwork;
+
+pub(crate) use local::{
+    delete_port as delete_local_port, ensure_port as ensure_local_port,
+    list_ports as list_local_ports,
+};
 
 /// Looks networks up and makes ports.
 #[async_trait]
