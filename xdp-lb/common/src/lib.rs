@@ -23,7 +23,11 @@ pub mod limits;
 mod open;
 pub mod packet;
 pub mod parse;
+#[cfg(feature = "aya")]
+mod pod;
 mod rewrite;
+#[cfg(any(test, feature = "user"))]
+pub mod schedule;
 mod select;
 pub mod state;
 pub mod table;

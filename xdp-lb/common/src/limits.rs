@@ -39,3 +39,6 @@ pub const HANDSHAKE_TIMEOUT_NS: u64 = 30_000_000_000;
 pub const CLOSED_TIMEOUT_NS: u64 = 10_000_000_000;
 /// The SYN, counted from the first, that moves a flow without an answer to another member.
 pub const SYN_MOVES_MEMBER: u32 = 3;
+
+/// Changes whenever a map's key or value does: pinned maps of another version are not adopted.
+pub const ABI_VERSION: u32 = 1;
