@@ -1,1 +1,31 @@
-//! control-plane/store
+//! The database: the only place with SQL, and the only thing that replicas of the control plane share.
+//!
+//! Owns the schema, transactions, leases and their fencing. A load balancer with all its children (a
+//! [`Graph`](lb_model::Graph)) is read and written as a whole, under the lock of its row. Rules of the domain come in
+//! as closures on the graph; this crate has none of its own. It reads no clock: `now` is an argument.
+
+mod error;
+mod graphs;
+mod health;
+mod leases;
+mod list;
+mod migrations;
+mod outcome;
+mod purge;
+mod rows;
+mod statistics;
+mod store;
+mod tables;
+
+pub use error::StoreError;
+pub use graphs::StatusUpdate;
+pub use health::{HeartbeatTarget, StaleAmphora};
+pub use leases::{Finish, Lease, Progress};
+pub use list::{
+    Direction, Filter, HealthMonitorRow, ListenerRow, LoadBalancerRow, MemberRow, PoolRow, Query,
+    TagFilter,
+};
+pub use outcome::{Outcome, StoredOutcome};
+pub use purge::Purged;
+pub use statistics::{Reading, Statistics, StatsSample};
+pub use store::Store;
