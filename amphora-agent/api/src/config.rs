@@ -9,6 +9,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
 /// Everything one amphora is to do.
@@ -225,6 +226,16 @@ pub struct ConfigError {
 }
 
 impl AmphoraConfig {
+    /// SHA-256 (hex) of the document as compact JSON, fields in the order of declaration. Both sides compute it
+    /// over the parsed document, so that the text that travelled does not matter.
+    ///
+    /// # Panics
+    /// Never: every field of the document has a JSON form.
+    pub fn digest(&self) -> String {
+        let canonical = serde_json::to_vec(self).expect("a document has only JSON types");
+        hex::encode(Sha256::digest(canonical))
+    }
+
     /// Checks the rules that the types alone do not express.
     pub fn validate(&self) -> Result<(), ConfigError> {
         if !(50..=600_000).contains(&self.heartbeat.interval_ms) {

@@ -17,6 +17,8 @@ use serde::{Deserialize, Serialize};
 use sha2::Sha256;
 use uuid::Uuid;
 
+use crate::ListenerStats;
+
 /// Largest datagram a receiver takes: what fits in one UDP datagram.
 pub const MAX_DATAGRAM_BYTES: usize = 65_535;
 
@@ -45,6 +47,21 @@ pub struct HeartbeatMessage {
     /// Keyed by `<pool id>:<listener id>` (proxy) or `<pool id>` (fast path, UDP).
     #[serde(default)]
     pub pools: BTreeMap<String, HeartbeatPool>,
+    /// Absolute counters by listener. A listener named here is counted from here and its deltas in `listeners`
+    /// are ignored, so that a lost datagram loses no count. Our addition; upstream receivers ignore it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub totals: BTreeMap<Uuid, HeartbeatTotals>,
+}
+
+/// Absolute counters of one listener. Within one `epoch` they never go down.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeartbeatTotals {
+    /// When these counters started from zero (milliseconds since the epoch on the amphora's clock). It stays while
+    /// the counters go on (also over a restart of the agent that keeps them) and grows when they start anew: the
+    /// receiver then adds the new counters to what it had.
+    pub epoch: u64,
+    #[serde(flatten)]
+    pub counters: ListenerStats,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -177,6 +194,19 @@ mod tests {
                 },
             )]),
             pools: BTreeMap::new(),
+            totals: BTreeMap::from([(
+                Uuid::from_u128(2),
+                HeartbeatTotals {
+                    epoch: 1_600_000_000_000,
+                    counters: ListenerStats {
+                        bytes_in: 10,
+                        bytes_out: 20,
+                        active_connections: 1,
+                        total_connections: 3,
+                        request_errors: 0,
+                    },
+                },
+            )]),
         }
     }
 

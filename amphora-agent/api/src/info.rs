@@ -15,7 +15,7 @@ pub struct AmphoraInfo {
     pub amphora_id: Uuid,
     /// Generation of the document in force; `None` before the first.
     pub generation: Option<u64>,
-    /// SHA-256 (hex) of the document in force, as canonical JSON.
+    /// [`AmphoraConfig::digest`](crate::AmphoraConfig::digest) of the document in force.
     pub config_digest: Option<String>,
     /// Secrets the document names that this agent does not hold (after a restart).
     pub missing_secrets: Vec<String>,

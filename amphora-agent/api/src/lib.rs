@@ -21,7 +21,8 @@ pub use config::{
 };
 pub use heartbeat::{
     HeartbeatError, HeartbeatListener, HeartbeatListenerStats, HeartbeatMessage, HeartbeatPool,
-    MAX_DATAGRAM_BYTES, MAX_MESSAGE_BYTES, decode_heartbeat, encode_heartbeat, pool_id_of_key,
+    HeartbeatTotals, MAX_DATAGRAM_BYTES, MAX_MESSAGE_BYTES, decode_heartbeat, encode_heartbeat,
+    pool_id_of_key,
 };
 pub use info::{AgentFault, AmphoraInfo, ApplyReport, InterfaceInfo, ListenerInfo, ListenerPath};
 pub use stats::{AmphoraStats, ListenerStats, MemberStats};
