@@ -161,7 +161,7 @@ fn change_member(
 }
 
 /// Makes the members of a pool those of the batch, matched by address and port. A batch that asks for what is there
-/// already changes nothing.
+/// already changes nothing, and answers false.
 pub fn batch_update_members(
     graph: &mut Graph,
     pool_id: PoolId,
@@ -169,7 +169,7 @@ pub fn batch_update_members(
     ids: &mut dyn FnMut() -> MemberId,
     rules: &Rules,
     now: Timestamp,
-) -> Result<(), Fault> {
+) -> Result<bool, Fault> {
     let pool = pool_or_fault(graph, pool_id)?;
     require_mutable_pool(pool)?;
     require_mutable(&graph.load_balancer)?;
@@ -215,13 +215,13 @@ pub fn batch_update_members(
         changed = true;
     }
     if !changed {
-        return Ok(());
+        return Ok(false);
     }
     if let Some(pool) = graph.pool_mut(pool_id) {
         pool.members = members;
     }
     pend_pool(graph, pool_id, now);
-    Ok(())
+    Ok(true)
 }
 
 /// By address and port; the same twice is refused, whether it is stored already or not.

@@ -103,6 +103,7 @@ fn batch(graph: &mut Graph, members: Value, additive_only: bool) -> Result<(), F
         &Rules::default(),
         LATER,
     )
+    .map(drop)
 }
 
 fn text(result: Result<(), Fault>) -> String {

@@ -1,0 +1,288 @@
+//! Every path there is, once.
+//!
+//! `/v2` and `/v2.0` are the same, with and without `/lbaas`; a trailing slash and a `.json` suffix do not matter.
+
+use axum::http::Method;
+
+use crate::query_string;
+
+/// A path that exists. Ids are as sent: what is no UUID is not found, like any other unknown id.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Route {
+    Discovery,
+    V2,
+    LoadBalancers,
+    LoadBalancer(String),
+    LoadBalancerStats(String),
+    LoadBalancerStatus(String),
+    LoadBalancerFailover(String),
+    /// What the control plane last did for a load balancer; for operators, not of Octavia.
+    LoadBalancerReconcile(String),
+    Listeners,
+    Listener(String),
+    ListenerStats(String),
+    Pools,
+    Pool(String),
+    Members(String),
+    Member(String, String),
+    HealthMonitors,
+    HealthMonitor(String),
+    Amphorae,
+    Amphora(String),
+    AmphoraStats(String),
+    AmphoraFailover(String),
+    Providers,
+    /// Look-ups in the network service; only where the API answers for it.
+    Networks,
+    Network(String),
+    Subnets,
+    Subnet(String),
+    Ports,
+    Port(String),
+    Extensions,
+}
+
+/// How a path answers to methods it does not have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RouteKind {
+    /// `PUT` and `DELETE` miss their argument.
+    Collection,
+    /// `POST` has an argument too many.
+    Item,
+    Other,
+}
+
+impl Route {
+    /// `None`: no such path.
+    pub fn parse(path: &str) -> Option<Self> {
+        let path = path.strip_prefix('/').unwrap_or(path);
+        let path = path.strip_suffix('/').unwrap_or(path);
+        if path.is_empty() || path == "load-balancer" {
+            return Some(Self::Discovery);
+        }
+        let mut segments: Vec<String> = path
+            .split('/')
+            .map(|segment| query_string::decode(segment, false))
+            .collect();
+        if let Some(last) = segments.last_mut() {
+            if let Some(stem) = last.strip_suffix(".json") {
+                *last = stem.to_owned();
+            }
+        }
+        let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
+        match segments.as_slice() {
+            ["v2" | "v2.0", rest @ ..] => match rest {
+                [] | ["lbaas" | "octavia"] => Some(Self::V2),
+                ["octavia", rest @ ..] => Self::admin(rest),
+                ["lbaas", rest @ ..] => Self::resource(rest),
+                rest => Self::resource(rest).or_else(|| Self::network_service(rest)),
+            },
+            _ => None,
+        }
+    }
+
+    fn resource(segments: &[&str]) -> Option<Self> {
+        let id = |text: &str| text.to_owned();
+        Some(match segments {
+            ["loadbalancers"] => Self::LoadBalancers,
+            ["loadbalancers", lb] => Self::LoadBalancer(id(lb)),
+            ["loadbalancers", lb, "stats"] => Self::LoadBalancerStats(id(lb)),
+            ["loadbalancers", lb, "status" | "statuses"] => Self::LoadBalancerStatus(id(lb)),
+            ["loadbalancers", lb, "failover"] => Self::LoadBalancerFailover(id(lb)),
+            ["listeners"] => Self::Listeners,
+            ["listeners", listener] => Self::Listener(id(listener)),
+            ["listeners", listener, "stats"] => Self::ListenerStats(id(listener)),
+            ["pools"] => Self::Pools,
+            ["pools", pool] => Self::Pool(id(pool)),
+            ["pools", pool, "members"] => Self::Members(id(pool)),
+            ["pools", pool, "members", member] => Self::Member(id(pool), id(member)),
+            ["healthmonitors"] => Self::HealthMonitors,
+            ["healthmonitors", monitor] => Self::HealthMonitor(id(monitor)),
+            ["providers"] => Self::Providers,
+            _ => return None,
+        })
+    }
+
+    fn admin(segments: &[&str]) -> Option<Self> {
+        let id = |text: &str| text.to_owned();
+        Some(match segments {
+            ["amphorae"] => Self::Amphorae,
+            ["amphorae", amphora] => Self::Amphora(id(amphora)),
+            ["amphorae", amphora, "stats"] => Self::AmphoraStats(id(amphora)),
+            ["amphorae", amphora, "failover"] => Self::AmphoraFailover(id(amphora)),
+            ["loadbalancers", lb, "reconcile"] => Self::LoadBalancerReconcile(id(lb)),
+            _ => return None,
+        })
+    }
+
+    fn network_service(segments: &[&str]) -> Option<Self> {
+        let id = |text: &str| text.to_owned();
+        Some(match segments {
+            ["networks"] => Self::Networks,
+            ["networks", network] => Self::Network(id(network)),
+            ["subnets"] => Self::Subnets,
+            ["subnets", subnet] => Self::Subnet(id(subnet)),
+            ["ports"] => Self::Ports,
+            ["ports", port] => Self::Port(id(port)),
+            ["extensions"] => Self::Extensions,
+            _ => return None,
+        })
+    }
+
+    /// One of each, for tests that go through all.
+    pub fn samples(id: &str) -> Vec<(Self, String)> {
+        let paths = [
+            "/".to_owned(),
+            "/v2".to_owned(),
+            "/v2/lbaas/loadbalancers".to_owned(),
+            format!("/v2/lbaas/loadbalancers/{id}"),
+            format!("/v2/lbaas/loadbalancers/{id}/stats"),
+            format!("/v2/lbaas/loadbalancers/{id}/status"),
+            format!("/v2/lbaas/loadbalancers/{id}/failover"),
+            format!("/v2/octavia/loadbalancers/{id}/reconcile"),
+            "/v2/lbaas/listeners".to_owned(),
+            format!("/v2/lbaas/listeners/{id}"),
+            format!("/v2/lbaas/listeners/{id}/stats"),
+            "/v2/lbaas/pools".to_owned(),
+            format!("/v2/lbaas/pools/{id}"),
+            format!("/v2/lbaas/pools/{id}/members"),
+            format!("/v2/lbaas/pools/{id}/members/{id}"),
+            "/v2/lbaas/healthmonitors".to_owned(),
+            format!("/v2/lbaas/healthmonitors/{id}"),
+            "/v2/octavia/amphorae".to_owned(),
+            format!("/v2/octavia/amphorae/{id}"),
+            format!("/v2/octavia/amphorae/{id}/stats"),
+            format!("/v2/octavia/amphorae/{id}/failover"),
+            "/v2/lbaas/providers".to_owned(),
+            "/v2.0/networks".to_owned(),
+            format!("/v2.0/networks/{id}"),
+            "/v2.0/subnets".to_owned(),
+            format!("/v2.0/subnets/{id}"),
+            "/v2.0/ports".to_owned(),
+            format!("/v2.0/ports/{id}"),
+            "/v2.0/extensions".to_owned(),
+        ];
+        paths
+            .into_iter()
+            .filter_map(|path| Self::parse(&path).map(|route| (route, path)))
+            .collect()
+    }
+
+    pub fn methods(&self) -> &'static [Method] {
+        const GET: &[Method] = &[Method::GET];
+        const PUT: &[Method] = &[Method::PUT];
+        const COLLECTION: &[Method] = &[Method::GET, Method::POST];
+        const ITEM: &[Method] = &[Method::GET, Method::PUT, Method::DELETE];
+        const BATCH: &[Method] = &[Method::GET, Method::POST, Method::PUT];
+        match self {
+            Self::LoadBalancers | Self::Listeners | Self::Pools | Self::HealthMonitors => {
+                COLLECTION
+            }
+            Self::Members(_) => BATCH,
+            Self::LoadBalancer(_)
+            | Self::Listener(_)
+            | Self::Pool(_)
+            | Self::Member(..)
+            | Self::HealthMonitor(_) => ITEM,
+            Self::LoadBalancerFailover(_) | Self::AmphoraFailover(_) => PUT,
+            Self::Discovery
+            | Self::V2
+            | Self::LoadBalancerStats(_)
+            | Self::LoadBalancerStatus(_)
+            | Self::LoadBalancerReconcile(_)
+            | Self::ListenerStats(_)
+            | Self::Amphorae
+            | Self::Amphora(_)
+            | Self::AmphoraStats(_)
+            | Self::Providers
+            | Self::Networks
+            | Self::Network(_)
+            | Self::Subnets
+            | Self::Subnet(_)
+            | Self::Ports
+            | Self::Port(_)
+            | Self::Extensions => GET,
+        }
+    }
+
+    pub fn kind(&self) -> RouteKind {
+        match self.methods() {
+            [Method::GET, Method::POST, ..] => RouteKind::Collection,
+            [Method::GET, Method::PUT, Method::DELETE] => RouteKind::Item,
+            _ => RouteKind::Other,
+        }
+    }
+
+    pub fn is_network_service(&self) -> bool {
+        matches!(
+            self,
+            Self::Networks
+                | Self::Network(_)
+                | Self::Subnets
+                | Self::Subnet(_)
+                | Self::Ports
+                | Self::Port(_)
+                | Self::Extensions
+        )
+    }
+
+    pub(crate) fn needs_authentication(&self) -> bool {
+        !matches!(self, Self::Discovery)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_spelling_of_a_path_is_the_same_route() {
+        let id = "8f2b7a4e-1c3d-4e5f-8a9b-0c1d2e3f4a5b";
+        let expected = Some(Route::Member(id.to_owned(), "m".to_owned()));
+        for prefix in ["/v2", "/v2.0", "/v2/lbaas", "/v2.0/lbaas"] {
+            for suffix in ["", "/", ".json"] {
+                let path = format!("{prefix}/pools/{id}/members/m{suffix}");
+                assert_eq!(Route::parse(&path), expected, "{path}");
+            }
+        }
+        for path in ["/v2", "/v2/", "/v2.0", "/v2/lbaas", "/v2/octavia/"] {
+            assert_eq!(Route::parse(path), Some(Route::V2), "{path}");
+        }
+        for path in ["", "/", "/load-balancer", "/load-balancer/"] {
+            assert_eq!(Route::parse(path), Some(Route::Discovery), "{path}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_there_yet_is_no_path() {
+        for path in [
+            "/v1",
+            "/v2.1/lbaas/loadbalancers",
+            "/v2/lbaas/l7policies",
+            "/v2/lbaas/quotas/defaults",
+            "/v2/quotas",
+            "/v2/lbaas/flavors",
+            "/v2/lbaas/availabilityzones",
+            "/v2/lbaas/amphorae",
+            "/v2/octavia/loadbalancers",
+            "/v2/octavia/amphorae/x/config",
+            "/v2/lbaas/networks",
+            "/v2/lbaas/providers/amphora",
+            "/v2/lbaas/loadbalancers//stats/x",
+            "/healthcheck",
+            "//v2",
+        ] {
+            assert_eq!(Route::parse(path), None, "{path}");
+        }
+    }
+
+    #[test]
+    fn the_samples_are_every_route_once() {
+        let samples = Route::samples("x");
+        assert_eq!(samples.len(), 29);
+        for (index, (route, _)) in samples.iter().enumerate() {
+            let same = samples.iter().position(|(other, _)| other == route);
+            assert_eq!(same, Some(index), "{route:?}");
+        }
+    }
+}

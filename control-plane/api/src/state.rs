@@ -1,0 +1,76 @@
+//! What the API is made of, and its settings.
+
+use std::sync::Arc;
+
+use lb_drivers::{Identity, Network};
+use lb_model::{Rules, Timestamp, Topology};
+use lb_store::Store;
+
+/// Reads the time; tests hand in one that stands still.
+pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
+
+#[derive(Clone)]
+pub struct ApiState {
+    pub store: Store,
+    pub network: Arc<dyn Network>,
+    pub identity: Arc<dyn Identity>,
+    pub config: Arc<ApiConfig>,
+    pub clock: Clock,
+}
+
+impl ApiState {
+    pub(crate) fn now(&self) -> Timestamp {
+        (self.clock)()
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ApiConfig {
+    /// Scheme, host and prefix of links; without it they are taken from the request. `api_settings.api_base_uri`.
+    pub base_uri: Option<String>,
+    /// Largest page, and the page when none is asked for. `api_settings.pagination_max_limit`.
+    pub pagination_max_limit: u64,
+    /// Names a client may ask for, with their descriptions. `api_settings.enabled_provider_drivers`.
+    pub providers: Vec<(String, String)>,
+    /// `api_settings.default_provider_driver`.
+    pub default_provider: String,
+    /// `controller_worker.loadbalancer_topology`.
+    pub topology: Topology,
+    /// Project of load balancers whose request names none, when callers belong to none (identity `none`).
+    pub default_project_id: Option<String>,
+    /// Answer `networks`, `subnets`, `ports` and `extensions` too, read-only, from the network driver: for a stack
+    /// that has no network service of its own beside it.
+    pub serve_network_lookups: bool,
+    /// `networking.allow_vip_{port,network,subnet}_id`.
+    pub allow_vip_port_id: bool,
+    pub allow_vip_network_id: bool,
+    pub allow_vip_subnet_id: bool,
+    pub rules: Rules,
+}
+
+impl Default for ApiConfig {
+    fn default() -> Self {
+        Self {
+            base_uri: None,
+            pagination_max_limit: 1000,
+            providers: vec![
+                (
+                    "amphora".to_owned(),
+                    "The amphora driver: eBPF fast path and proxy.".to_owned(),
+                ),
+                (
+                    "octavia".to_owned(),
+                    "Deprecated alias of the amphora driver.".to_owned(),
+                ),
+            ],
+            default_provider: "amphora".to_owned(),
+            topology: Topology::Single,
+            default_project_id: None,
+            serve_network_lookups: false,
+            allow_vip_port_id: true,
+            allow_vip_network_id: true,
+            allow_vip_subnet_id: true,
+            rules: Rules::default(),
+        }
+    }
+}

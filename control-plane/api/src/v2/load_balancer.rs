@@ -1,0 +1,239 @@
+//! `/loadbalancers`.
+
+use axum::body::Body;
+use axum::http::{Response, StatusCode};
+use lb_model::change::{self, GraphSeed, build_graph};
+use lb_model::spec::{Field, GraphPool, LoadBalancerCreate, LoadBalancerUpdate, PoolDefinition};
+use lb_model::{Fault, Graph, LoadBalancerId, Resource, SubnetId};
+use serde_json::json;
+
+use super::{by_id, change};
+use crate::fault::{Result, answer, empty};
+use crate::page::{self, Page, list_fault};
+use crate::request::{Request, id};
+use crate::vip::{self, VipPlan};
+use crate::{ApiState, policy, view};
+
+const RESOURCE: Resource = Resource::LoadBalancer;
+
+pub(super) async fn list(request: &Request) -> Result<Response<Body>> {
+    let page = Page::parse(request)?;
+    let rows = request
+        .state
+        .store
+        .list_load_balancers(&page.query)
+        .await
+        .map_err(|error| list_fault(error, &page.query))?;
+    let items = rows
+        .iter()
+        .map(|row| view::load_balancer(&row.load_balancer, &row.listener_ids, &row.pool_ids))
+        .collect();
+    Ok(answer(
+        StatusCode::OK,
+        &page.answer(request, "loadbalancers", items),
+    ))
+}
+
+pub(super) async fn show(request: &Request, text: &str) -> Result<Response<Body>> {
+    let id: LoadBalancerId = id(RESOURCE, text)?;
+    let rows = request.state.store.list_load_balancers(&by_id(id)).await?;
+    let row = rows
+        .first()
+        .ok_or_else(|| Fault::not_found(RESOURCE, text))?;
+    policy::allow_project(&request.caller, &row.load_balancer.project_id)?;
+    let item = view::load_balancer(&row.load_balancer, &row.listener_ids, &row.pool_ids);
+    Ok(answer(
+        StatusCode::OK,
+        &page::show(request, "loadbalancer", item),
+    ))
+}
+
+pub(super) async fn create(request: &Request) -> Result<Response<Body>> {
+    let spec = LoadBalancerCreate::decode(&request.json("loadbalancer")?)?;
+    let state = &request.state;
+    let project_id = spec
+        .project_id
+        .clone()
+        .or_else(|| request.caller.project_id.clone())
+        .or_else(|| state.config.default_project_id.clone())
+        .filter(|project| !project.is_empty())
+        .ok_or(Fault::MissingProject)?;
+    policy::allow_project(&request.caller, &project_id)?;
+    let provider = provider(state, &spec)?;
+    check_references(&spec)?;
+    let plan = vip::plan(state, &request.caller, &project_id, &spec).await?;
+    vip::check_member_subnets(
+        state,
+        &request.caller,
+        Some(&project_id),
+        member_subnets(&spec),
+    )
+    .await?;
+    let seed = GraphSeed {
+        id: LoadBalancerId::random(),
+        project_id,
+        provider,
+        topology: state.config.topology,
+        vip: plan.provisional(),
+    };
+    let graph = build_graph(&spec, seed, &state.config.rules, state.now())?;
+    // A caller that hangs up must not leave a port without its load balancer: from here on the work is not dropped.
+    let task = tokio::spawn(make(state.clone(), plan, graph));
+    let graph = task.await.map_err(|_| {
+        crate::fault::ApiFault::resource(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "The request was not finished.",
+        )
+    })??;
+    let body = json!({"loadbalancer": view::full_load_balancer(&graph)});
+    Ok(answer(StatusCode::CREATED, &body))
+}
+
+/// The port, then the row; without the row the port goes again.
+async fn make(state: ApiState, plan: VipPlan, mut graph: Graph) -> Result<Graph> {
+    let id = graph.load_balancer.id;
+    let vip = plan
+        .ensure(&state, id, &graph.load_balancer.project_id)
+        .await?;
+    graph.load_balancer.vip = vip.vip;
+    graph.load_balancer.additional_vips = vip.additional;
+    if let Err(error) = state.store.insert_graph(&graph).await {
+        if graph.load_balancer.vip.port_is_ours {
+            let port = graph.load_balancer.vip.port_id;
+            if let Err(error) = state.network.delete_port(port).await {
+                tracing::warn!(%port, %error, "VIP port of a load balancer that was not stored stays");
+            }
+        }
+        return Err(error.into());
+    }
+    Ok(graph)
+}
+
+fn provider(state: &ApiState, spec: &LoadBalancerCreate) -> Result<String> {
+    let config = &state.config;
+    let name = spec.provider.as_ref().unwrap_or(&config.default_provider);
+    if config.providers.iter().any(|(known, _)| known == name) {
+        Ok(name.clone())
+    } else {
+        Err(Fault::ProviderNotEnabled(name.clone()).into())
+    }
+}
+
+/// Objects there are none of yet: whatever is named does not exist.
+fn check_references(spec: &LoadBalancerCreate) -> Result<()> {
+    let missing = |resource, id: String| Fault::InvalidReference { resource, id };
+    if let Some(flavor) = spec.flavor_id {
+        return Err(missing("Flavor", flavor.to_string()).into());
+    }
+    if let Some(zone) = &spec.availability_zone {
+        return Err(missing("Availability Zone", zone.clone()).into());
+    }
+    if spec.vip_qos_policy_id.is_some() {
+        return Err(no_qos().into());
+    }
+    match spec.vip_sg_ids.first() {
+        Some(group) => Err(missing("Security Group", group.to_string()).into()),
+        None => Ok(()),
+    }
+}
+
+fn no_qos() -> Fault {
+    Fault::Validation("VIP QoS policy is not allowed in this deployment.".to_owned())
+}
+
+fn member_subnets(spec: &LoadBalancerCreate) -> impl Iterator<Item = SubnetId> + '_ {
+    fn definition(pool: &GraphPool) -> Option<&PoolDefinition> {
+        match pool {
+            GraphPool::Reference(_) => None,
+            GraphPool::Definition(definition) => Some(definition),
+        }
+    }
+    spec.listeners
+        .iter()
+        .filter_map(|listener| listener.default_pool.as_ref())
+        .chain(&spec.pools)
+        .filter_map(definition)
+        .flat_map(|pool| &pool.members)
+        .filter_map(|member| member.subnet_id)
+}
+
+pub(super) async fn update(request: &Request, text: &str) -> Result<Response<Body>> {
+    let spec = LoadBalancerUpdate::decode(&request.json("loadbalancer")?)?;
+    let id = existing(request, text).await?;
+    if spec.vip_qos_policy_id != Field::Absent {
+        return Err(no_qos().into());
+    }
+    if let Field::Value(groups) = &spec.vip_sg_ids {
+        if let Some(group) = groups.first() {
+            return Err(Fault::InvalidReference {
+                resource: "Security Group",
+                id: group.to_string(),
+            }
+            .into());
+        }
+    }
+    let state = &request.state;
+    let now = state.now();
+    let missing = || Fault::not_found(RESOURCE, text);
+    let ((), graph) = change(state, id, missing, |graph| {
+        change::update_load_balancer(graph, &spec, now)
+    })
+    .await?;
+    let body = json!({"loadbalancer": view::load_balancer_of(&graph)});
+    Ok(answer(StatusCode::OK, &body))
+}
+
+pub(super) async fn delete(request: &Request, text: &str) -> Result<Response<Body>> {
+    let id = existing(request, text).await?;
+    let cascade = request.flag("cascade");
+    let now = request.state.now();
+    let missing = || Fault::not_found(RESOURCE, text);
+    change(&request.state, id, missing, |graph| {
+        change::delete_load_balancer(graph, cascade, now)
+    })
+    .await?;
+    Ok(empty(StatusCode::NO_CONTENT))
+}
+
+pub(super) async fn failover(request: &Request, text: &str) -> Result<Response<Body>> {
+    let id = existing(request, text).await?;
+    policy::allow_admin(&request.caller)?;
+    let now = request.state.now();
+    let missing = || Fault::not_found(RESOURCE, text);
+    change(&request.state, id, missing, |graph| {
+        change::request_failover(graph, now)
+    })
+    .await?;
+    Ok(empty(StatusCode::ACCEPTED))
+}
+
+pub(super) async fn stats(request: &Request, text: &str) -> Result<Response<Body>> {
+    let id = existing(request, text).await?;
+    let stats = request.state.store.load_balancer_stats(id).await?;
+    let body = page::show(request, "stats", view::statistics(&stats));
+    Ok(answer(StatusCode::OK, &body))
+}
+
+pub(super) async fn status(request: &Request, text: &str) -> Result<Response<Body>> {
+    let id: LoadBalancerId = id(RESOURCE, text)?;
+    let graph = request
+        .state
+        .store
+        .load_graph(id)
+        .await?
+        .ok_or_else(|| Fault::not_found(RESOURCE, text))?;
+    policy::allow_project(&request.caller, &graph.load_balancer.project_id)?;
+    let body = json!({"statuses": view::status_tree(&graph)});
+    Ok(answer(StatusCode::OK, &body))
+}
+
+/// The id of a load balancer that is there and that the caller may use.
+async fn existing(request: &Request, text: &str) -> Result<LoadBalancerId> {
+    let id: LoadBalancerId = id(RESOURCE, text)?;
+    let rows = request.state.store.list_load_balancers(&by_id(id)).await?;
+    let row = rows
+        .first()
+        .ok_or_else(|| Fault::not_found(RESOURCE, text))?;
+    policy::allow_project(&request.caller, &row.load_balancer.project_id)?;
+    Ok(id)
+}

@@ -1,0 +1,23 @@
+//! `/providers`.
+
+use axum::body::Body;
+use axum::http::{Response, StatusCode};
+use serde_json::{Value, json};
+
+use crate::fault::{Result, answer};
+use crate::page;
+use crate::request::Request;
+
+pub(super) fn list(request: &Request) -> Result<Response<Body>> {
+    let providers: Vec<Value> = request
+        .state
+        .config
+        .providers
+        .iter()
+        .map(|(name, description)| {
+            let item = json!({"name": name, "description": description});
+            page::show(request, "item", item)["item"].take()
+        })
+        .collect();
+    Ok(answer(StatusCode::OK, &json!({"providers": providers})))
+}
