@@ -29,3 +29,6 @@ pub use outcome::{Outcome, StoredOutcome};
 pub use purge::Purged;
 pub use statistics::{Reading, Statistics, StatsSample};
 pub use store::Store;
+
+#[cfg(test)]
+mod tests;

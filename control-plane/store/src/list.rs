@@ -349,3 +349,16 @@ fn collect<T: std::str::FromStr>(
     }
     Ok(())
 }
+
+/// The statement of one page of members in default order, for the test that looks at its plan.
+#[cfg(test)]
+pub(crate) fn page_statement(
+    base: sea_orm::Select<member::Entity>,
+    query: &Query,
+    created_at: lb_model::Timestamp,
+    id: Uuid,
+) -> sea_orm::Select<member::Entity> {
+    let keys = select::sort_keys(&columns::MEMBER, query).expect("default order");
+    let marker = [created_at.as_micros().into(), id.to_string().into()];
+    select::build(base, &columns::MEMBER, query, &keys, Some(&marker)).expect("no filters")
+}
