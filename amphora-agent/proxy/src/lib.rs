@@ -9,11 +9,14 @@
 //! snapshot), `pool` and `balance` (choosing a member), `dial` and `idle` (reaching it), `http`
 //! (a client connection), `pump` and `tunnel` (moving bytes), `tcp`.
 
+mod admission;
 mod balance;
 mod buffer;
 mod config;
 mod dial;
 mod error;
+#[doc(hidden)]
+pub mod fuzzing;
 mod http;
 mod idle;
 mod listener;

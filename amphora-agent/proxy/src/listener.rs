@@ -188,6 +188,12 @@ async fn accept_loop(
         .await;
         match accepted {
             Accepted::Connection(stream, peer, listener, slot) => {
+                if !worker.shared.admission.allows(address, peer.ip()) {
+                    worker.shared.refusals.count(Refusal::NotAllowed);
+                    // A reset rather than an orderly end: nobody served here.
+                    let _ = socket2::SockRef::from(&stream).set_linger(Some(Duration::ZERO));
+                    continue;
+                }
                 worker.serve(stream, peer, address, listener, slot);
             }
             Accepted::Closed => return,

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use ipnet::IpNet;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::time::Instant;
 use uuid::Uuid;
@@ -167,6 +168,12 @@ impl Proxy {
             }
         }
         all
+    }
+
+    /// Lets only clients of these networks connect to these addresses; whoever connects to another address is
+    /// served. Replaces what was set before; call it before the [`Proxy::apply`] that listens on them.
+    pub fn restrict(&self, networks: HashMap<SocketAddr, Vec<IpNet>>) {
+        self.shared.admission.restrict(networks);
     }
 
     pub fn stats(&self) -> Stats {

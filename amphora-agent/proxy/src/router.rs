@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use arc_swap::ArcSwap;
 use uuid::Uuid;
 
+use crate::admission::Admission;
 use crate::config::{self, Snapshot};
 use crate::listener::Slots;
 use crate::pool::Pool;
@@ -42,6 +43,7 @@ pub(crate) struct Shared {
     /// The proxy is shutting down: each connection ends after its current response.
     ending: AtomicBool,
     pub(crate) refusals: Refusals,
+    pub(crate) admission: Admission,
 }
 
 impl Shared {
@@ -52,6 +54,7 @@ impl Shared {
             generation: AtomicU64::new(0),
             ending: AtomicBool::new(false),
             refusals: Refusals::default(),
+            admission: Admission::default(),
         }
     }
 

@@ -95,10 +95,12 @@ pub enum Refusal {
     MemberTimeout,
     /// A connection could not be accepted (out of file descriptors, mostly).
     AcceptFailed,
+    /// The client is in none of the networks the address is restricted to.
+    NotAllowed,
 }
 
 impl Refusal {
-    pub const ALL: [Refusal; 9] = [
+    pub const ALL: [Refusal; 10] = [
         Refusal::MalformedRequest,
         Refusal::HeadTooLarge,
         Refusal::NotSupported,
@@ -108,6 +110,7 @@ impl Refusal {
         Refusal::BadResponse,
         Refusal::MemberTimeout,
         Refusal::AcceptFailed,
+        Refusal::NotAllowed,
     ];
 
     /// The name for metrics and logs.
@@ -122,6 +125,7 @@ impl Refusal {
             Refusal::BadResponse => "bad_response",
             Refusal::MemberTimeout => "member_timeout",
             Refusal::AcceptFailed => "accept_failed",
+            Refusal::NotAllowed => "not_allowed",
         }
     }
 }
