@@ -1,5 +1,10 @@
 //! The real agent in a namespace, with real traffic through it. Needs root.
 
+#![allow(
+    clippy::unwrap_used,
+    reason = "an expectation that fails is a test that fails"
+)]
+
 #[path = "lab/arp.rs"]
 mod arp;
 #[path = "lab/support.rs"]

@@ -361,6 +361,10 @@ fn link(message: LinkMessage, place: Place) -> Option<Link> {
             _ => {}
         }
     }
+    // Fallback tunnels that the kernel puts into every namespace call themselves Ethernet, without an address.
+    if !loopback && mac? == [0; 6] {
+        return None;
+    }
     Some(Link {
         place,
         index: message.header.index,

@@ -11,7 +11,7 @@ use crate::support::{DEADLINE, ip};
 const ARP: u16 = 0x0806;
 
 /// An open packet socket of one interface.
-pub struct Neighbour {
+pub(crate) struct Neighbour {
     socket: Socket,
     mac: [u8; 6],
     address: Ipv4Addr,
@@ -19,7 +19,7 @@ pub struct Neighbour {
 
 impl Neighbour {
     /// Call on a thread of the namespace.
-    pub fn open(namespace: &str, device: &str, address: Ipv4Addr) -> Self {
+    pub(crate) fn open(namespace: &str, device: &str, address: Ipv4Addr) -> Self {
         let protocol = Protocol::from(i32::from(ARP.to_be()));
         let socket = Socket::new(Domain::PACKET, Type::RAW, Some(protocol)).unwrap();
         let index = ip(&format!("-n {namespace} -o link show {device}"));
@@ -38,7 +38,7 @@ impl Neighbour {
     }
 
     /// Asks who has an address.
-    pub fn ask(&self, address: Ipv4Addr) {
+    pub(crate) fn ask(&self, address: Ipv4Addr) {
         let mut frame = Vec::new();
         frame.extend([0xff; 6]);
         frame.extend(self.mac);
@@ -52,7 +52,7 @@ impl Neighbour {
     }
 
     /// Sender MAC, sender address and target address of the next ARP packet that `wanted` holds for.
-    pub fn hear(
+    pub(crate) fn hear(
         &self,
         what: &str,
         mut wanted: impl FnMut(&[u8; 6], Ipv4Addr, Ipv4Addr) -> bool,

@@ -24,32 +24,32 @@ use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use uuid::Uuid;
 
-pub const AMPHORA: Uuid = Uuid::from_u128(0xa0);
-pub const VIP_MAC: &str = "fa:16:3e:00:00:01";
-pub const TCP: Uuid = Uuid::from_u128(0x11);
-pub const UDP: Uuid = Uuid::from_u128(0x12);
-pub const HTTP: Uuid = Uuid::from_u128(0x13);
-pub const TCP_POOL: Uuid = Uuid::from_u128(0x21);
-pub const TCP_PORT: u16 = 7001;
-pub const UDP_PORT: u16 = 7002;
-pub const HTTP_PORT: u16 = 7003;
+pub(crate) const AMPHORA: Uuid = Uuid::from_u128(0xa0);
+pub(crate) const VIP_MAC: &str = "fa:16:3e:00:00:01";
+pub(crate) const TCP: Uuid = Uuid::from_u128(0x11);
+pub(crate) const UDP: Uuid = Uuid::from_u128(0x12);
+pub(crate) const HTTP: Uuid = Uuid::from_u128(0x13);
+pub(crate) const TCP_POOL: Uuid = Uuid::from_u128(0x21);
+pub(crate) const TCP_PORT: u16 = 7001;
+pub(crate) const UDP_PORT: u16 = 7002;
+pub(crate) const HTTP_PORT: u16 = 7003;
 
 const KEY: &[u8] = b"lab";
 const MANAGEMENT: &str = "198.18.7.1";
 const AGENT: &str = "198.18.7.2";
 
 /// Deadline of everything that is waited for; reached only when something is wrong.
-pub const DEADLINE: Duration = Duration::from_secs(20);
+pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Family {
+pub(crate) enum Family {
     V4,
     V6,
 }
 
 impl Family {
     /// Host `n` of the tenant's subnet.
-    pub fn address(self, n: u8) -> IpAddr {
+    pub(crate) fn address(self, n: u8) -> IpAddr {
         match self {
             Family::V4 => IpAddr::from([10, 77, 0, n]),
             Family::V6 => IpAddr::from([0xfd77, 0, 0, 0, 0, 0, 0, u16::from(n)]),
@@ -63,24 +63,24 @@ impl Family {
         }
     }
 
-    pub fn vip(self) -> IpAddr {
+    pub(crate) fn vip(self) -> IpAddr {
         self.address(100)
     }
 }
 
-pub struct Lab {
+pub(crate) struct Lab {
     name: String,
     family: Family,
     directory: tempfile::TempDir,
     agent: Option<Child>,
     client_identity: (String, String),
     server_ca: String,
-    pub heartbeats: UdpSocket,
+    pub(crate) heartbeats: UdpSocket,
     namespaces: Vec<String>,
 }
 
 impl Lab {
-    pub fn new(family: Family) -> Self {
+    pub(crate) fn new(family: Family) -> Self {
         assert!(
             nix::unistd::geteuid().is_root(),
             "lab tests make network namespaces: run them as root"
@@ -169,7 +169,7 @@ impl Lab {
     }
 
     /// A port of the tenant's network appears in the amphora, as a hot-plugged one does.
-    pub fn plug(&self, port: &str, mac: &str) {
+    pub(crate) fn plug(&self, port: &str, mac: &str) {
         let (fab, amp) = (self.namespace("fab"), self.namespace("amp"));
         ip(&format!(
             "-n {fab} link add {port} type veth peer name {port}-a netns {amp}"
@@ -182,16 +182,16 @@ impl Lab {
         self.directory.path().join("amphora-agent.conf")
     }
 
-    pub fn namespace(&self, part: &str) -> String {
+    pub(crate) fn namespace(&self, part: &str) -> String {
         format!("{}-{part}", self.name)
     }
 
-    pub fn tenant(&self) -> String {
+    pub(crate) fn tenant(&self) -> String {
         self.namespace("amp-t")
     }
 
     /// Runs on a thread of that namespace.
-    pub fn within<T: Send>(&self, part: &str, work: impl FnOnce() -> T + Send) -> T {
+    pub(crate) fn within<T: Send>(&self, part: &str, work: impl FnOnce() -> T + Send) -> T {
         let namespace = self.namespace(part);
         std::thread::scope(|scope| {
             let run = scope.spawn(move || {
@@ -203,7 +203,7 @@ impl Lab {
         })
     }
 
-    pub fn start_agent(&mut self) {
+    pub(crate) fn start_agent(&mut self) {
         let file = self.config_file();
         let log = std::fs::File::options()
             .create(true)
@@ -228,14 +228,14 @@ impl Lab {
     }
 
     /// As `kill -9`.
-    pub fn kill_agent(&mut self) {
+    pub(crate) fn kill_agent(&mut self) {
         let mut agent = self.agent.take().unwrap();
         agent.kill().unwrap();
         agent.wait().unwrap();
     }
 
     /// As `systemctl stop`.
-    pub fn terminate_agent(&mut self) {
+    pub(crate) fn terminate_agent(&mut self) {
         let mut agent = self.agent.take().unwrap();
         let pid = nix::unistd::Pid::from_raw(i32::try_from(agent.id()).unwrap());
         nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).unwrap();
@@ -243,19 +243,19 @@ impl Lab {
         assert!(status.success(), "{status}\n{}", self.log());
     }
 
-    pub fn resident_kib(&self) -> u64 {
+    pub(crate) fn resident_kib(&self) -> u64 {
         let pid = self.agent.as_ref().unwrap().id();
         let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
         let line = status.lines().find(|l| l.starts_with("VmRSS:")).unwrap();
         line.split_whitespace().nth(1).unwrap().parse().unwrap()
     }
 
-    pub fn log(&self) -> String {
+    pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(self.directory.path().join("agent.log")).unwrap_or_default()
     }
 
     #[track_caller]
-    pub fn wait_for<T>(&self, what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    pub(crate) fn wait_for<T>(&self, what: &str, mut look: impl FnMut() -> Option<T>) -> T {
         let deadline = Instant::now() + DEADLINE;
         loop {
             if let Some(found) = look() {
@@ -271,7 +271,7 @@ impl Lab {
     }
 
     /// One request as the control plane makes it.
-    pub fn call(&self, method: &str, path: &str, body: &[u8]) -> io::Result<(u16, Vec<u8>)> {
+    pub(crate) fn call(&self, method: &str, path: &str, body: &[u8]) -> io::Result<(u16, Vec<u8>)> {
         self.within("fab", || {
             tokio::runtime::Builder::new_current_thread()
                 .enable_all()
@@ -316,7 +316,7 @@ impl Lab {
 
     /// Puts a document that must be taken as a whole.
     #[track_caller]
-    pub fn put(&self, document: &AmphoraConfig) -> amphora_api::ApplyReport {
+    pub(crate) fn put(&self, document: &AmphoraConfig) -> amphora_api::ApplyReport {
         let body = serde_json::to_vec(document).unwrap();
         let (status, answer) = self.call("PUT", "/2.0/config", &body).unwrap();
         let text = String::from_utf8_lossy(&answer);
@@ -326,13 +326,13 @@ impl Lab {
         report
     }
 
-    pub fn info(&self) -> AmphoraInfo {
+    pub(crate) fn info(&self) -> AmphoraInfo {
         let (status, answer) = self.call("GET", "/2.0/info", b"").unwrap();
         assert_eq!(status, 200);
         serde_json::from_slice(&answer).unwrap()
     }
 
-    pub fn stats(&self) -> AmphoraStats {
+    pub(crate) fn stats(&self) -> AmphoraStats {
         let (status, answer) = self.call("GET", "/2.0/stats", b"").unwrap();
         assert_eq!(status, 200);
         serde_json::from_slice(&answer).unwrap()
@@ -340,7 +340,7 @@ impl Lab {
 
     /// The next heartbeat that `wanted` holds for.
     #[track_caller]
-    pub fn heartbeat(
+    pub(crate) fn heartbeat(
         &self,
         what: &str,
         wanted: impl Fn(&HeartbeatMessage) -> bool,
@@ -365,7 +365,7 @@ impl Lab {
     }
 
     /// A document with a TCP, a UDP and an HTTP listener over both members, checked by TCP connects.
-    pub fn document(&self, generation: u64, state: VipState) -> AmphoraConfig {
+    pub(crate) fn document(&self, generation: u64, state: VipState) -> AmphoraConfig {
         let family = self.family;
         let pool = |id: u128, protocol, port, monitored: bool| Pool {
             id: Uuid::from_u128(id),
@@ -443,14 +443,14 @@ impl Lab {
     }
 
     /// Servers of both members that answer with the member's name.
-    pub fn serve(&self) -> [Servers; 2] {
+    pub(crate) fn serve(&self) -> [Servers; 2] {
         [("m1", 21), ("m2", 22)].map(|(part, host)| {
             self.within(part, || Servers::start(part, self.family.address(host)))
         })
     }
 
     /// A connection through the virtual address, ready.
-    pub fn connect(&self, port: u16) -> io::Result<TcpStream> {
+    pub(crate) fn connect(&self, port: u16) -> io::Result<TcpStream> {
         let address = SocketAddr::new(self.family.vip(), port);
         self.within("client", || {
             let stream = TcpStream::connect_timeout(&address, Duration::from_secs(5))?;
@@ -481,7 +481,7 @@ impl Drop for Lab {
 }
 
 /// Echoes lines with a name in front, over TCP; datagrams likewise; and answers HTTP requests with the name.
-pub struct Servers {
+pub(crate) struct Servers {
     tcp: SocketAddr,
     stopped: Arc<AtomicBool>,
 }
@@ -520,7 +520,7 @@ impl Servers {
     }
 
     /// The TCP server goes away: its port is closed when this returns or soon after. Connections it has go on.
-    pub fn stop_tcp(&self, lab: &Lab, part: &str) {
+    pub(crate) fn stop_tcp(&self, lab: &Lab, part: &str) {
         self.stopped.store(true, Ordering::SeqCst);
         let address = self.tcp;
         // Wakes the accept, which ends the server.
@@ -557,7 +557,7 @@ fn answer_http(name: &str, mut stream: TcpStream) {
 }
 
 /// Says something and hears who answers.
-pub fn exchange(stream: &mut TcpStream) -> io::Result<String> {
+pub(crate) fn exchange(stream: &mut TcpStream) -> io::Result<String> {
     stream.write_all(b"hello")?;
     let mut answer = [0; 8];
     stream.read_exact(&mut answer)?;
@@ -567,19 +567,19 @@ pub fn exchange(stream: &mut TcpStream) -> io::Result<String> {
     Ok(name.to_owned())
 }
 
-pub fn parse(answer: &[u8]) -> Option<(u16, Vec<u8>)> {
+pub(crate) fn parse(answer: &[u8]) -> Option<(u16, Vec<u8>)> {
     let end = answer.windows(4).position(|window| window == b"\r\n\r\n")?;
     let status = std::str::from_utf8(answer.get(9..12)?).ok()?.parse().ok()?;
     Some((status, answer[end + 4..].to_vec()))
 }
 
-pub fn enter(namespace: &str) {
+pub(crate) fn enter(namespace: &str) {
     let file = std::fs::File::open(format!("/run/netns/{namespace}")).unwrap();
     setns(file.as_fd(), CloneFlags::CLONE_NEWNET).unwrap();
 }
 
 #[track_caller]
-pub fn ip(arguments: &str) -> String {
+pub(crate) fn ip(arguments: &str) -> String {
     let output = Command::new("ip")
         .args(arguments.split_whitespace())
         .output()
