@@ -163,10 +163,12 @@ fn settle_monitor(pool: &mut Pool, failed_over: bool) {
                 member.operating_status = OperatingStatus::NoMonitor;
             }
         }
-        Some(monitor) if reach(&mut monitor.provisioning_status, failed_over) => {
-            monitor.operating_status = switched(monitor.admin_state_up);
+        Some(monitor) => {
+            if reach(&mut monitor.provisioning_status, failed_over) {
+                monitor.operating_status = switched(monitor.admin_state_up);
+            }
         }
-        Some(_) | None => {}
+        None => {}
     }
 }
 
