@@ -67,6 +67,21 @@ impl Store {
         }
     }
 
+    /// Whether there is such a load balancer; false for a deleted one.
+    pub async fn load_balancer_exists(&self, id: LoadBalancerId) -> Result<bool, StoreError> {
+        let found: Option<String> = load_balancer::Entity::find_by_id(id.to_string())
+            .filter(
+                load_balancer::Column::ProvisioningStatus
+                    .ne(ProvisioningStatus::Deleted.as_str()),
+            )
+            .select_only()
+            .column(load_balancer::Column::Id)
+            .into_tuple()
+            .one(&self.db)
+            .await?;
+        Ok(found.is_some())
+    }
+
     owners! {
         load_balancer_of_listener(ListenerId) = listener;
         load_balancer_of_pool(PoolId) = pool;

@@ -1,6 +1,9 @@
 //! The first schema: load balancers with their children, amphorae, statistics and outcomes.
 
-use sea_orm_migration::prelude::*;
+use sea_orm_migration::prelude::{
+    ColumnDef, DbErr, ForeignKey, ForeignKeyCreateStatement, Index, IndexCreateStatement,
+    MigrationName, MigrationTrait, SchemaManager, Table, TableCreateStatement,
+};
 
 pub(crate) struct Migration;
 

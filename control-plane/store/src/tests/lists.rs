@@ -104,7 +104,13 @@ async fn tag_filters_combine_by_and() {
     let store = database().await.store;
     four_load_balancers(&store).await;
     // all, any, not all, not any, expected
-    type Case<'a> = (&'a [&'a str], &'a [&'a str], &'a [&'a str], &'a [&'a str], &'a str);
+    type Case<'a> = (
+        &'a [&'a str],
+        &'a [&'a str],
+        &'a [&'a str],
+        &'a [&'a str],
+        &'a str,
+    );
     let cases: [Case<'_>; 10] = [
         (&["red"], &[], &[], &[], "a b"),
         (&["red", "big"], &[], &[], &[], "a"),
