@@ -9,11 +9,9 @@
 //!                    no -> handover? -> pass to the stack, untouched
 //! ```
 
-use crate::env::{Action, Env, Route, route_status};
+use crate::env::{Action, Env, Refusal, Route, route_status};
 use crate::flow::{FlowKey, FlowRef, flag, link_words};
-use crate::icmp;
 use crate::limits::SYN_MOVES_MEMBER;
-use crate::open::open;
 use crate::packet::Packet;
 use crate::parse::{Headers, parse, protocol};
 use crate::rewrite::rewrite;
@@ -26,14 +24,20 @@ use crate::verdict::Verdict;
 pub fn process<E: Env>(env: &E, packet: &mut E::Packet) -> Action {
     match decide(env, packet) {
         Ok(action) => action,
-        Err(verdict) => {
-            env.count(verdict);
-            if verdict.is_drop() {
-                Action::Drop
-            } else {
-                Action::Pass
-            }
-        }
+        Err(Refusal::Uncounted(verdict)) => refuse(env, verdict),
+        // For environments that do these two at once, which is all that call this function.
+        Err(Refusal::OpenFirst | Refusal::IcmpError) => refuse(env, Verdict::DropInternal),
+    }
+}
+
+/// Counts why a packet is not forwarded.
+#[inline(always)]
+pub fn refuse<E: Env>(env: &E, verdict: Verdict) -> Action {
+    env.count(verdict);
+    if verdict.is_drop() {
+        Action::Drop
+    } else {
+        Action::Pass
     }
 }
 
@@ -56,15 +60,20 @@ impl Verdict {
     }
 }
 
+/// Decides about one packet, and rewrites it when it is forwarded.
+///
+/// # Errors
+///
+/// Why it is not forwarded, or what must be done first.
 #[inline(always)]
-fn decide<E: Env>(env: &E, packet: &mut E::Packet) -> Result<Action, Verdict> {
+pub fn decide<E: Env>(env: &E, packet: &mut E::Packet) -> Result<Action, Refusal> {
     if packet.has_vlan_tag() {
-        return Err(Verdict::PassVlan);
+        return Err(Verdict::PassVlan.into());
     }
     let headers = parse(packet)?;
     match headers.protocol {
         protocol::TCP | protocol::UDP => transport(env, packet, &headers),
-        _ => icmp::forward_error(env, packet, &headers),
+        _ => env.forward_error(packet, &headers),
     }
 }
 
@@ -80,12 +89,14 @@ enum Admission {
 }
 
 #[inline(always)]
-fn transport<E: Env>(env: &E, packet: &mut E::Packet, headers: &Headers) -> Result<Action, Verdict> {
+fn transport<E: Env>(env: &E, packet: &mut E::Packet, headers: &Headers) -> Result<Action, Refusal> {
     let key = headers.key();
     let opening = headers.protocol == protocol::TCP && tcp::is_opening(headers.tcp_flags);
-    let mut probe = false;
+    let mut probe = env.is_fresh();
     let mut found = env.flow(&key);
-    if let Some(flow) = found {
+    if let Some(flow) = found
+        && !env.is_fresh()
+    {
         match admit(env, headers, flow, opening) {
             Admission::Go => {}
             Admission::GoAndProbe => probe = true,
@@ -93,7 +104,7 @@ fn transport<E: Env>(env: &E, packet: &mut E::Packet, headers: &Headers) -> Resu
                 remove_pair(env, &key, flow);
                 found = None;
             }
-            Admission::Stop(verdict) => return Err(verdict),
+            Admission::Stop(verdict) => return Err(verdict.into()),
         }
     }
     let flow = match found {
@@ -107,16 +118,22 @@ fn transport<E: Env>(env: &E, packet: &mut E::Packet, headers: &Headers) -> Resu
             match service {
                 Some(service) if opening || headers.protocol == protocol::UDP => {
                     let frame = packet.window::<12>(0).ok_or(Verdict::PassMalformed)?;
-                    let link = [frame.u32::<0>(), frame.u32::<4>(), frame.u32::<8>()];
                     probe = true;
-                    open(env, headers, &key, service, link)?
+                    let frame = [frame.u32::<0>(), frame.u32::<4>(), frame.u32::<8>()];
+                    env.open(&key, service, frame, headers.is_v4)?
                 }
-                Some(_) => return handover(env, packet, headers, &key, Verdict::PassNoFlow),
-                None => return handover(env, packet, headers, &key, Verdict::PassNotService),
+                Some(_) => {
+                    return handover(env, packet, headers, &key, Verdict::PassNoFlow)
+                        .map_err(Refusal::from);
+                }
+                None => {
+                    return handover(env, packet, headers, &key, Verdict::PassNotService)
+                        .map_err(Refusal::from);
+                }
             }
         }
     };
-    transmit(env, packet, headers, flow, probe)
+    transmit(env, packet, headers, flow, probe).map_err(Refusal::from)
 }
 
 #[inline(always)]
@@ -133,7 +150,7 @@ fn admit<E: Env>(env: &E, headers: &Headers, flow: FlowRef, opening: bool) -> Ad
                 env.count(Verdict::FlowMoved);
                 return Admission::Reopen;
             }
-            if let Some(reverse) = env.flow(&flow.sibling_key(headers.protocol)) {
+            if let Some(reverse) = env.sibling(flow, headers.protocol) {
                 close(env, flow, reverse);
             }
             return Admission::Stop(Verdict::PassMemberDown);
@@ -193,7 +210,7 @@ fn track_client<E: Env>(env: &E, headers: &Headers, flow: FlowRef) {
         count_connection(env, flow.service(), flow.member());
     }
     if flags & (tcp::flag::RST | tcp::flag::FIN) != 0
-        && let Some(reverse) = env.flow(&flow.sibling_key(headers.protocol))
+        && let Some(reverse) = env.sibling(flow, headers.protocol)
         && (flags & tcp::flag::RST != 0
             || flow.set_state_bits(tcp::FIN_CLIENT) & tcp::FIN_MEMBER != 0)
     {
@@ -208,7 +225,7 @@ fn track_member<E: Env>(env: &E, headers: &Headers, reverse: FlowRef) {
     if flags & (tcp::flag::SYN | tcp::flag::FIN | tcp::flag::RST) == 0 {
         return;
     }
-    let Some(flow) = env.flow(&reverse.sibling_key(headers.protocol)) else {
+    let Some(flow) = env.sibling(reverse, headers.protocol) else {
         return;
     };
     if flags & tcp::flag::RST != 0 {
@@ -236,7 +253,9 @@ fn remove_pair<E: Env>(env: &E, key: &FlowKey, flow: FlowRef) {
     if flow.swap_state(tcp::CLOSED) & tcp::STATE_MASK != tcp::CLOSED {
         count_closed(env, flow.service(), flow.member());
     }
-    env.remove_flow(&flow.sibling_key(key.protocol));
+    if let Some(sibling) = env.sibling_key(flow, key.protocol) {
+        env.remove_flow(sibling);
+    }
     env.remove_flow(key);
 }
 

@@ -5,6 +5,7 @@
 use crate::address::Address;
 use crate::flow::{Flow, FlowKey, FlowRef};
 use crate::packet::Packet;
+use crate::parse::Headers;
 use crate::state::{MemberStateRef, ServiceStateRef, TrafficRef};
 use crate::table::{Globals, Interface, Member, Service, ServiceInfo, ServiceKey};
 use crate::verdict::Verdict;
@@ -23,6 +24,36 @@ pub enum Action {
         is_v4: bool,
         next_hop: Address,
     },
+}
+
+/// Why a packet is not forwarded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refusal {
+    /// Still to be counted.
+    Uncounted(Verdict),
+    /// Not yet decided: the flow must be opened ([`crate::open::open`]) and the packet seen again.
+    OpenFirst,
+    /// Not yet decided: for [`crate::icmp::forward_error`].
+    IcmpError,
+}
+
+impl From<Verdict> for Refusal {
+    #[inline(always)]
+    fn from(verdict: Verdict) -> Self {
+        Self::Uncounted(verdict)
+    }
+}
+
+/// A packet that may open a flow.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Opening {
+    pub key: FlowKey,
+    pub service: Service,
+    /// The first twelve bytes of the frame.
+    pub frame: [u32; 3],
+    /// 1 for IPv4, 0 for IPv6.
+    pub is_v4: u32,
 }
 
 /// Result of inserting a flow that must be new.
@@ -65,6 +96,9 @@ pub struct Scratch {
     pub forward_key: FlowKey,
     pub reverse_key: FlowKey,
     pub route: Route,
+    pub opening: Opening,
+    /// A value on its way through memory, see [`crate::packet::Packet::launder`].
+    pub value: u64,
 }
 
 /// Surroundings of the data path. A missing entry is `None`, never a panic.
@@ -99,6 +133,41 @@ pub trait Env {
     /// Room of this CPU. The caller must not hold it across another call that takes it.
     #[expect(clippy::mut_from_ref, reason = "the room belongs to the CPU, not to the environment")]
     fn scratch(&self) -> Option<&mut Scratch>;
+
+    /// Whether the packet's flow has just been opened for it.
+    fn is_fresh(&self) -> bool;
+    /// Runs [`crate::open::open`], now or, with [`Refusal::OpenFirst`], where the verifier sees it
+    /// by itself.
+    ///
+    /// # Errors
+    ///
+    /// As that function.
+    fn open(
+        &self,
+        key: &FlowKey,
+        service: &Service,
+        frame: [u32; 3],
+        is_v4: bool,
+    ) -> Result<FlowRef, Refusal>;
+    /// Runs [`crate::icmp::forward_error`], now or, with [`Refusal::IcmpError`], where the verifier
+    /// sees it by itself.
+    ///
+    /// # Errors
+    ///
+    /// As that function.
+    fn forward_error(
+        &self,
+        packet: &mut Self::Packet,
+        headers: &Headers,
+    ) -> Result<Action, Refusal>;
+
+    /// The key of the other direction's entry, in room of this CPU that the next call reuses.
+    fn sibling_key(&self, flow: FlowRef, protocol: u32) -> Option<&FlowKey>;
+    /// The other direction's entry.
+    #[inline(always)]
+    fn sibling(&self, flow: FlowRef, protocol: u32) -> Option<FlowRef> {
+        self.flow(self.sibling_key(flow, protocol)?)
+    }
 
     fn count(&self, verdict: Verdict);
     /// Counters of a service slot, of this CPU.

@@ -13,8 +13,12 @@ use crate::parse::{Headers, L3, Quoted, parse_quoted, protocol};
 use crate::verdict::Verdict;
 
 /// Handles an ICMP packet; all but errors about our flows are the stack's.
+///
+/// # Errors
+///
+/// The verdict about the packet, not yet counted.
 #[inline(always)]
-pub(crate) fn forward_error<E: Env>(
+pub fn forward_error<E: Env>(
     env: &E,
     packet: &mut E::Packet,
     headers: &Headers,

@@ -18,9 +18,9 @@ pub mod datapath;
 pub mod env;
 pub mod flow;
 pub mod hash;
-mod icmp;
+pub mod icmp;
 pub mod limits;
-mod open;
+pub mod open;
 pub mod packet;
 pub mod parse;
 #[cfg(feature = "aya")]

@@ -7,7 +7,7 @@ pub const SNAT_PORT_LAST: u16 = 32767;
 /// Number of source ports per (SNAT address, member address and port).
 pub const SNAT_PORT_COUNT: u32 = SNAT_PORT_LAST as u32 - SNAT_PORT_FIRST as u32 + 1;
 /// Ports tried before a new flow is refused.
-pub const SNAT_PORT_TRIES: u32 = 24;
+pub const SNAT_PORT_TRIES: u32 = 16;
 /// A closed flow's port may be taken over by a new flow after this long.
 pub const CLOSED_REUSE_NS: u64 = 2_000_000_000;
 
@@ -26,12 +26,15 @@ pub const RING_ENTRIES: u32 = 1 << 19;
 /// Entries of one listener's schedule for one address family.
 pub const MAX_RING_LENGTH: u32 = 8192;
 /// Members that one least-connections decision compares.
-pub const LEAST_CONNECTIONS_SCAN: u32 = 64;
+pub const LEAST_CONNECTIONS_SCAN: u32 = 32;
 /// Remembered local handshakes while a handover is on.
 pub const MAX_LOCAL_HANDSHAKES: u32 = 65536;
 
 /// IPv6 extension headers walked before a packet is left to the stack.
 pub const MAX_EXTENSION_HEADERS: u32 = 6;
+
+/// Largest offset of a TCP, UDP or ICMP header in a packet we handle; a mask.
+pub const MAX_L4_OFFSET: usize = 0x3ff;
 
 /// A SYN without an answer, or a handshake without its last ACK, is forgotten after this long.
 pub const HANDSHAKE_TIMEOUT_NS: u64 = 30_000_000_000;

@@ -3,37 +3,32 @@
 use crate::address::{Address, Be16};
 use crate::checksum::Delta;
 use crate::datapath::count_connection;
-use crate::env::{Env, Inserted, Scratch, route_status};
+use crate::env::{Env, Inserted, Opening, Scratch, route_status};
 use crate::flow::{Flow, FlowKey, FlowRef, flag};
 use crate::hash;
 use crate::limits::{CLOSED_REUSE_NS, SNAT_PORT_COUNT, SNAT_PORT_FIRST, SNAT_PORT_TRIES};
-use crate::parse::{Headers, protocol};
+use crate::parse::protocol;
 use crate::select::select;
-use crate::state::MemberStateRef;
-use crate::table::{Member, Service, interface_flag};
+use crate::state::{MemberStateRef, ServiceStateRef, Tally};
+use crate::table::{Member, interface_flag};
 use crate::tcp;
 use crate::verdict::Verdict;
 
-/// Opens a flow for the packet with `headers`, whose first twelve bytes are `frame`.
+/// Opens a flow for a packet to a service.
+///
+/// # Errors
+///
+/// The verdict about the packet, not yet counted.
 #[inline(always)]
-pub(crate) fn open<E: Env>(
-    env: &E,
-    headers: &Headers,
-    key: &FlowKey,
-    service: &Service,
-    frame: [u32; 3],
-) -> Result<FlowRef, Verdict> {
-    let state = env
-        .service_state(service.slot)
-        .ok_or(Verdict::DropInternal)?;
+pub fn open<E: Env>(env: &E, opening: &Opening) -> Result<FlowRef, Verdict> {
+    let slot = opening.service.slot;
+    let state = env.service_state(slot).ok_or(Verdict::DropInternal)?;
     // Counted first and taken back on failure, so that two CPUs cannot both take the last place.
     let before = state.open();
-    let result = open_counted(env, headers, key, service, frame, before);
-    if let Err(verdict) = result {
+    let result = open_counted(env, opening, state, before);
+    if result.is_err() {
         state.close();
-        if !matches!(verdict, Verdict::PassToClassifier)
-            && let Some(traffic) = env.service_traffic(service.slot)
-        {
+        if let Some(traffic) = env.service_traffic(slot) {
             traffic.count_refusal();
         }
     }
@@ -43,15 +38,12 @@ pub(crate) fn open<E: Env>(
 #[inline(always)]
 fn open_counted<E: Env>(
     env: &E,
-    headers: &Headers,
-    key: &FlowKey,
-    service: &Service,
-    frame: [u32; 3],
-    before: crate::state::Tally,
+    opening: &Opening,
+    state: ServiceStateRef,
+    before: Tally,
 ) -> Result<FlowRef, Verdict> {
-    let state = env
-        .service_state(service.slot)
-        .ok_or(Verdict::DropInternal)?;
+    let service = &opening.service;
+    let is_v4 = opening.is_v4 != 0;
     if service.connection_limit != 0 {
         let info = env
             .service_info(service.slot)
@@ -60,39 +52,40 @@ fn open_counted<E: Env>(
             return Err(Verdict::DropConnectionLimit);
         }
     }
-    let slot = select(env, service, state, headers.source, headers.is_v4)?;
+    let slot = select(env, service, state, opening.key.source, is_v4)?;
     let member = env.member(slot).ok_or(Verdict::DropInternal)?;
     let member_state = env.member_state(slot).ok_or(Verdict::DropInternal)?;
     let scratch = env.scratch().ok_or(Verdict::DropInternal)?;
-    route_both(env, headers, member, scratch, frame)?;
-    fill(env, headers, key, service.slot, slot, member, scratch);
+    route_both(env, &opening.key, is_v4, member, scratch, opening.frame)?;
+    fill(env, &opening.key, service.slot, slot, member, scratch);
 
     take_port(env, member_state, scratch)?;
     member_state.open();
     match env.insert_flow(&scratch.forward_key, &scratch.forward) {
         Inserted::Done => {
-            if headers.protocol == protocol::UDP {
+            if opening.key.protocol == protocol::UDP {
                 count_connection(env, service.slot, slot);
             }
         }
         other => {
             env.remove_flow(&scratch.reverse_key);
             member_state.close();
-            // Another CPU opened this flow for the same packet's twin: that one counts.
             if other == Inserted::Full {
                 return Err(Verdict::DropTableFull);
             }
+            // Another CPU has just opened this flow, for a copy of this packet: that one counts.
             return Err(Verdict::DropInternal);
         }
     }
-    env.flow(key).ok_or(Verdict::DropTableFull)
+    env.flow(&opening.key).ok_or(Verdict::DropTableFull)
 }
 
 /// Finds the ways to the member and back to the client, and our source address for the member.
 #[inline(always)]
 fn route_both<E: Env>(
     env: &E,
-    headers: &Headers,
+    key: &FlowKey,
+    is_v4: bool,
     member: &Member,
     scratch: &mut Scratch,
     frame: [u32; 3],
@@ -100,9 +93,9 @@ fn route_both<E: Env>(
     let ingress = env.ingress();
     // To the client: as the FIB says, else back where this frame came from.
     env.route(
-        headers.is_v4,
-        headers.destination,
-        headers.source,
+        is_v4,
+        key.destination,
+        key.source,
         &mut scratch.route,
     );
     let [a, b, c] = frame;
@@ -121,7 +114,7 @@ fn route_both<E: Env>(
     };
 
     env.route(
-        headers.is_v4,
+        is_v4,
         Address::default(),
         member.address,
         &mut scratch.route,
@@ -141,7 +134,7 @@ fn route_both<E: Env>(
     } else {
         interface.mtu
     };
-    let (has, address) = if headers.is_v4 {
+    let (has, address) = if is_v4 {
         (interface_flag::SNAT_V4, interface.snat_v4)
     } else {
         (interface_flag::SNAT_V6, interface.snat_v6)
@@ -177,7 +170,6 @@ const fn swap_link(a: u32, b: u32, c: u32) -> [u32; 3] {
 #[inline(always)]
 fn fill<E: Env>(
     env: &E,
-    headers: &Headers,
     key: &FlowKey,
     service: u32,
     slot: u32,
@@ -186,7 +178,7 @@ fn fill<E: Env>(
 ) {
     let now = env.now();
     let epoch = env.globals().epoch;
-    let state = if headers.protocol == protocol::UDP {
+    let state = if key.protocol == protocol::UDP {
         tcp::DATAGRAM
     } else {
         tcp::SYN_SENT
@@ -198,8 +190,8 @@ fn fill<E: Env>(
     forward.destination = member.address;
     forward.destination_port = member.port;
     forward.address_delta = Delta::NONE
-        .address(headers.source, snat)
-        .address(headers.destination, member.address)
+        .address(key.source, snat)
+        .address(key.destination, member.address)
         .fold();
     forward.last_seen = now;
     forward.epoch = epoch;
@@ -210,13 +202,13 @@ fn fill<E: Env>(
     forward.syns = 1;
 
     let reverse: &mut Flow = &mut scratch.reverse;
-    reverse.source = headers.destination;
-    reverse.source_port = headers.destination_port;
-    reverse.destination = headers.source;
-    reverse.destination_port = headers.source_port;
+    reverse.source = key.destination;
+    reverse.source_port = key.destination_port;
+    reverse.destination = key.source;
+    reverse.destination_port = key.source_port;
     reverse.address_delta = Delta::NONE
-        .address(member.address, headers.destination)
-        .address(snat, headers.source)
+        .address(member.address, key.destination)
+        .address(snat, key.source)
         .fold();
     reverse.last_seen = now;
     reverse.epoch = epoch;
@@ -232,7 +224,7 @@ fn fill<E: Env>(
         destination: snat,
         source_port: member.port,
         destination_port: Be16(0),
-        protocol: headers.protocol,
+        protocol: key.protocol,
     };
 }
 
@@ -292,13 +284,13 @@ fn reclaim<E: Env>(env: &E, key: &FlowKey, now: u64) -> bool {
     {
         return false;
     }
-    let forward_key = reverse.sibling_key(key.protocol);
-    if let Some(forward) = env.flow(&forward_key)
+    if let Some(forward) = env.sibling(reverse, key.protocol)
         && forward.source_port() == key.destination_port
         && forward.destination() == key.source
         && forward.destination_port() == key.source_port
+        && let Some(forward_key) = env.sibling_key(reverse, key.protocol)
     {
-        env.remove_flow(&forward_key);
+        env.remove_flow(forward_key);
     }
     env.remove_flow(key);
     env.count(Verdict::PortReclaimed);

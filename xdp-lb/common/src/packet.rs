@@ -20,6 +20,13 @@ pub trait Packet {
     fn is_segmented_later(&self) -> bool;
     /// Whether a VLAN tag is kept outside the bytes.
     fn has_vlan_tag(&self) -> bool;
+    /// The same offset, at most [`crate::limits::MAX_L4_OFFSET`], as if just read from memory.
+    ///
+    /// The verifier follows every value an offset may have had, through everything that comes after;
+    /// forgetting how it came about keeps the number of its cases small.
+    fn launder(&self, offset: usize) -> usize {
+        offset
+    }
     /// Changes the TCP or UDP checksum at `offset` by folded differences. Invalidates windows.
     fn update_checksum(&mut self, offset: usize, addresses: u16, ports: u16, udp: bool) -> bool;
 }

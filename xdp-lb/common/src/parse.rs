@@ -2,7 +2,7 @@
 
 use crate::address::{Address, Be16};
 use crate::flow::FlowKey;
-use crate::limits::MAX_EXTENSION_HEADERS;
+use crate::limits::{MAX_EXTENSION_HEADERS, MAX_L4_OFFSET};
 use crate::packet::Packet;
 use crate::verdict::Verdict;
 
@@ -153,6 +153,10 @@ fn parse_v6<P: Packet>(packet: &P) -> Result<Headers, Verdict> {
 
 #[inline(always)]
 fn parse_l4<P: Packet>(packet: &P, mut headers: Headers, rest: usize) -> Result<Headers, Verdict> {
+    if headers.l4 > MAX_L4_OFFSET {
+        return Err(Verdict::PassMalformed);
+    }
+    headers.l4 = packet.launder(headers.l4);
     match headers.protocol {
         protocol::TCP => {
             let tcp = packet

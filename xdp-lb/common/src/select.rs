@@ -39,20 +39,20 @@ pub(crate) fn select<E: Env>(
 
 #[inline(always)]
 fn least_connections<E: Env>(env: &E, service: &Service, first: u32) -> Result<u32, Verdict> {
-    let mut best = None;
+    // No slot yet: an index that no array has, since an `Option` would double the verifier's cases.
+    let mut best = u32::MAX;
     let mut best_load = u64::MAX;
-    let mut index = first;
     for step in 0..LEAST_CONNECTIONS_SCAN {
         if step >= service.ring_length {
             break;
         }
+        let mut index = first.wrapping_add(step);
         if index >= service.ring_length {
-            index = 0;
+            index = index.wrapping_sub(service.ring_length);
         }
         let slot = env
             .ring(service.ring_offset.wrapping_add(index))
             .ok_or(Verdict::DropInternal)?;
-        index += 1;
         if let Some(member) = env.member(slot)
             && let Some(state) = env.member_state(slot)
         {
@@ -61,9 +61,12 @@ fn least_connections<E: Env>(env: &E, service: &Service, first: u32) -> Result<u
             let load = ((active + 1) << 16) / u64::from(member.weight.max(1));
             if load < best_load {
                 best_load = load;
-                best = Some(slot);
+                best = slot;
             }
         }
     }
-    best.ok_or(Verdict::PassNoMember)
+    if best == u32::MAX {
+        return Err(Verdict::PassNoMember);
+    }
+    Ok(best)
 }

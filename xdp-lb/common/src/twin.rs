@@ -12,9 +12,12 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use crate::address::Address;
 use crate::datapath::process;
-use crate::env::{Action, Env, Inserted, Route, Scratch};
+use crate::env::{Action, Env, Inserted, Opening, Refusal, Route, Scratch};
 use crate::flow::{Flow, FlowKey, FlowRef};
+use crate::icmp::forward_error;
+use crate::open::open;
 use crate::packet::BufferPacket;
+use crate::parse::Headers;
 use crate::state::{MemberStateRef, ServiceStateRef, TrafficRef};
 use crate::table::{
     Globals, Interface, Member, MemberState, Service, ServiceInfo, ServiceKey, ServiceState,
@@ -69,6 +72,7 @@ pub struct Twin {
     member_traffic: RefCell<Slots<Traffic>>,
     verdicts: RefCell<BTreeMap<Verdict, u64>>,
     scratch: UnsafeCell<Scratch>,
+    sibling: UnsafeCell<FlowKey>,
 }
 
 impl Default for Twin {
@@ -96,6 +100,7 @@ impl Default for Twin {
             member_traffic: RefCell::new(Slots::new()),
             verdicts: RefCell::default(),
             scratch: UnsafeCell::default(),
+            sibling: UnsafeCell::default(),
         }
     }
 }
@@ -251,6 +256,42 @@ impl Env for Twin {
     fn scratch(&self) -> Option<&mut Scratch> {
         // SAFETY: one thread, and `process` never holds it across another call that takes it.
         Some(unsafe { &mut *self.scratch.get() })
+    }
+
+    fn is_fresh(&self) -> bool {
+        false
+    }
+
+    fn open(
+        &self,
+        key: &FlowKey,
+        service: &Service,
+        frame: [u32; 3],
+        is_v4: bool,
+    ) -> Result<FlowRef, Refusal> {
+        let opening = Opening {
+            key: *key,
+            service: *service,
+            frame,
+            is_v4: u32::from(is_v4),
+        };
+        open(self, &opening).map_err(Refusal::from)
+    }
+
+    fn forward_error(
+        &self,
+        packet: &mut BufferPacket,
+        headers: &Headers,
+    ) -> Result<Action, Refusal> {
+        forward_error(self, packet, headers).map_err(Refusal::from)
+    }
+
+    fn sibling_key(&self, flow: FlowRef, protocol: u32) -> Option<&FlowKey> {
+        // SAFETY: one thread, and `process` is done with the last key when it asks for another.
+        unsafe {
+            *self.sibling.get() = flow.sibling_key(protocol);
+            Some(&*self.sibling.get())
+        }
     }
 
     fn count(&self, verdict: Verdict) {

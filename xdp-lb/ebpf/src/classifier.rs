@@ -14,17 +14,89 @@ use aya_ebpf::{
     programs::TcContext,
 };
 use xdp_lb_common::{
-    datapath::process,
-    env::Action,
+    datapath::{decide, refuse},
+    env::{Action, Refusal},
+    icmp::forward_error,
     packet::{Packet, Window},
+    parse::parse,
+    verdict::Verdict,
 };
 
-use crate::surroundings::{Surroundings, opaque};
+use crate::surroundings::{Program, Surroundings, opaque, through_memory};
 
 /// Headers that must be in the linear part: Ethernet, IPv6, ICMPv6, quoted IPv6 and TCP header.
 const LINEAR: u32 = 14 + 40 + 8 + 40 + 20;
 const AF_INET: u32 = 2;
 const AF_INET6: u32 = 10;
+
+/// The classifier as a [`Program`].
+struct Classifier;
+
+impl Program for Classifier {
+    type Packet = SkbPacket;
+    const RESOLVES_NEIGHBOURS: bool = true;
+}
+
+#[inline(always)]
+fn surroundings(skb: *mut __sk_buff, fresh: bool) -> Surroundings<Classifier> {
+    Surroundings {
+        context: skb.cast(),
+        // SAFETY: the context is valid while the program runs.
+        ingress: unsafe { (*skb).ingress_ifindex },
+        fresh,
+        program: PhantomData,
+    }
+}
+
+/// Answers of [`xdp_lb_tc_handle`] that are no TC action.
+const OPEN_FIRST: i32 = 100;
+const ICMP_ERROR: i32 = 101;
+/// Answer of [`xdp_lb_tc_open`] when the flow is open.
+const OPENED: i32 = 102;
+
+/// Everything but opening flows and ICMP errors. (A global function, as the next two: the verifier
+/// checks each by itself, so that their cases add up and do not multiply, and their stacks, too.)
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub(crate) extern "C" fn xdp_lb_tc_handle(skb: *mut __sk_buff, fresh: u32) -> i32 {
+    let surroundings = surroundings(skb, fresh != 0);
+    let action = match decide(&surroundings, &mut SkbPacket { skb }) {
+        Ok(action) => action,
+        Err(Refusal::Uncounted(verdict)) => refuse(&surroundings, verdict),
+        Err(Refusal::OpenFirst) if fresh == 0 => return OPEN_FIRST,
+        // The table was so full that it dropped the new flow at once.
+        Err(Refusal::OpenFirst) => refuse(&surroundings, Verdict::DropTableFull),
+        Err(Refusal::IcmpError) => return ICMP_ERROR,
+    };
+    carry_out(action)
+}
+
+/// Opens the flow that the scratch room describes.
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub(crate) extern "C" fn xdp_lb_tc_open(skb: *mut __sk_buff) -> i32 {
+    let surroundings = surroundings(skb, false);
+    match surroundings.open_later() {
+        Ok(()) => OPENED,
+        Err(verdict) => carry_out(refuse(&surroundings, verdict)),
+    }
+}
+
+/// Handles an ICMP packet.
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub(crate) extern "C" fn xdp_lb_tc_icmp(skb: *mut __sk_buff) -> i32 {
+    let surroundings = surroundings(skb, false);
+    let mut packet = SkbPacket { skb };
+    let result = match parse(&packet) {
+        Ok(headers) => forward_error(&surroundings, &mut packet, &headers),
+        Err(verdict) => Err(verdict),
+    };
+    carry_out(match result {
+        Ok(action) => action,
+        Err(verdict) => refuse(&surroundings, verdict),
+    })
+}
 
 struct SkbPacket {
     skb: *mut __sk_buff,
@@ -62,6 +134,11 @@ impl Packet for SkbPacket {
     }
 
     #[inline(always)]
+    fn launder(&self, offset: usize) -> usize {
+        through_memory(offset)
+    }
+
+    #[inline(always)]
     fn update_checksum(&mut self, offset: usize, addresses: u16, ports: u16, udp: bool) -> bool {
         // The helper knows what a partial checksum covers: the addresses, not yet the ports.
         let flags = if udp { BPF_F_MARK_MANGLED_0 as u64 } else { 0 };
@@ -83,28 +160,28 @@ impl Packet for SkbPacket {
 }
 
 #[classifier]
-pub fn xdp_lb_tc(context: TcContext) -> i32 {
+pub(crate) fn xdp_lb_tc(context: TcContext) -> i32 {
     let skb = context.skb.skb;
     // SAFETY: the context is valid while the program runs.
-    let (linear, length, ingress) = unsafe {
-        (
-            (*skb).data_end.wrapping_sub((*skb).data),
-            (*skb).len,
-            (*skb).ingress_ifindex,
-        )
-    };
+    let (linear, length) = unsafe { ((*skb).data_end.wrapping_sub((*skb).data), (*skb).len) };
     let wanted = if length < LINEAR { length } else { LINEAR };
     if linear < wanted {
         // SAFETY: the helper checks the length itself; on failure the parser sees what is there.
         let _ = unsafe { bpf_skb_pull_data(skb, wanted) };
     }
-    let surroundings = Surroundings {
-        context: skb.cast(),
-        ingress,
-        resolves_neighbours: true,
-        packet: PhantomData,
-    };
-    match process(&surroundings, &mut SkbPacket { skb }) {
+    match xdp_lb_tc_handle(skb, 0) {
+        OPEN_FIRST => match xdp_lb_tc_open(skb) {
+            OPENED => xdp_lb_tc_handle(skb, 1),
+            action => action,
+        },
+        ICMP_ERROR => xdp_lb_tc_icmp(skb),
+        action => action,
+    }
+}
+
+#[inline(always)]
+fn carry_out(action: Action) -> i32 {
+    match action {
         Action::Pass => TC_ACT_OK as i32,
         Action::Drop => TC_ACT_SHOT as i32,
         // SAFETY: the helper has no precondition.

@@ -16,6 +16,8 @@ use xdp_lb_common::{
     verdict::VERDICT_SLOTS,
 };
 
+use crate::surroundings::FibLookup;
+
 #[map]
 pub(crate) static FLOWS: LruHashMap<FlowKey, Flow> = LruHashMap::pinned(131_072, 0);
 
@@ -62,4 +64,12 @@ pub(crate) static GLOBALS: Array<Globals> = Array::pinned(1, 0);
 pub(crate) static VERDICTS: PerCpuArray<u64> = PerCpuArray::pinned(VERDICT_SLOTS, 0);
 
 #[map]
-pub(crate) static SCRATCH: PerCpuArray<Scratch> = PerCpuArray::pinned(1, 0);
+pub(crate) static SCRATCH: PerCpuArray<Scratch> = PerCpuArray::with_max_entries(1, 0);
+
+/// Room for a route look-up.
+#[map]
+pub(crate) static FIB: PerCpuArray<FibLookup> = PerCpuArray::with_max_entries(1, 0);
+
+/// Room for the key of a flow's other entry.
+#[map]
+pub(crate) static SIBLING: PerCpuArray<FlowKey> = PerCpuArray::with_max_entries(1, 0);

@@ -11,9 +11,12 @@ use aya_ebpf::{
 };
 use xdp_lb_common::{
     address::Address,
-    env::{Env, Inserted, Route, Scratch, route_status},
+    env::{Action, Env, Inserted, Refusal, Route, Scratch, route_status},
     flow::{Flow, FlowKey, FlowRef, link_words},
+    limits::MAX_L4_OFFSET,
+    open::open,
     packet::Packet,
+    parse::Headers,
     state::{MemberStateRef, ServiceStateRef, TrafficRef},
     table::{Globals, Interface, Member, Service, ServiceInfo, ServiceKey},
     verdict::Verdict,
@@ -34,7 +37,7 @@ const CURRENT_NETNS: u64 = u64::MAX;
 
 /// `struct bpf_fib_lookup` of the kernel's UAPI, without its unions.
 #[repr(C)]
-struct FibLookup {
+pub(crate) struct FibLookup {
     family: u8,
     l4_protocol: u8,
     sport: u16,
@@ -53,16 +56,76 @@ struct FibLookup {
 
 const _: () = assert!(size_of::<FibLookup>() == 64);
 
+/// A kind of program.
+pub(crate) trait Program {
+    type Packet: Packet;
+    /// Whether the program can hand a packet to the neighbour layer.
+    const RESOLVES_NEIGHBOURS: bool;
+}
+
 /// The maps, seen from one packet.
 pub(crate) struct Surroundings<P> {
     pub(crate) context: *mut c_void,
     pub(crate) ingress: u32,
-    pub(crate) resolves_neighbours: bool,
-    pub(crate) packet: PhantomData<P>,
+    /// The packet is seen for the second time, its flow being open now.
+    pub(crate) fresh: bool,
+    pub(crate) program: PhantomData<P>,
 }
 
-impl<P: Packet> Env for Surroundings<P> {
-    type Packet = P;
+impl<P: Program> Surroundings<P> {
+    /// Opens the flow that [`Env::open`] has put into the scratch room.
+    #[inline(always)]
+    pub(crate) fn open_later(&self) -> Result<(), Verdict> {
+        let scratch = maps::SCRATCH.get_ptr(0).ok_or(Verdict::DropInternal)?;
+        // SAFETY: the entry belongs to this CPU; `open` does not write to this field.
+        let opening = unsafe { &(*scratch).opening };
+        open(self, opening)?;
+        Ok(())
+    }
+}
+
+/// A value written to memory and read again.
+#[inline(always)]
+pub(crate) fn through_memory(value: usize) -> usize {
+    let Some(scratch) = maps::SCRATCH.get_ptr_mut(0) else {
+        return 0;
+    };
+    // SAFETY: the entry belongs to this CPU; nobody else uses the field.
+    unsafe {
+        let place = &raw mut (*scratch).value;
+        place.write_volatile(value as u64);
+        place.read_volatile() as usize & MAX_L4_OFFSET
+    }
+}
+
+impl<P: Program> Env for Surroundings<P> {
+    type Packet = P::Packet;
+
+    #[inline(always)]
+    fn is_fresh(&self) -> bool {
+        self.fresh
+    }
+
+    #[inline(always)]
+    fn open(
+        &self,
+        key: &FlowKey,
+        service: &Service,
+        frame: [u32; 3],
+        is_v4: bool,
+    ) -> Result<FlowRef, Refusal> {
+        let scratch = self.scratch().ok_or(Verdict::DropInternal)?;
+        scratch.opening.key = *key;
+        scratch.opening.service = *service;
+        scratch.opening.frame = frame;
+        scratch.opening.is_v4 = u32::from(is_v4);
+        Err(Refusal::OpenFirst)
+    }
+
+    #[inline(always)]
+    fn forward_error(&self, _: &mut P::Packet, _: &Headers) -> Result<Action, Refusal> {
+        Err(Refusal::IcmpError)
+    }
 
     #[inline(always)]
     fn now(&self) -> u64 {
@@ -77,7 +140,7 @@ impl<P: Packet> Env for Surroundings<P> {
 
     #[inline(always)]
     fn resolves_neighbours(&self) -> bool {
-        self.resolves_neighbours
+        P::RESOLVES_NEIGHBOURS
     }
 
     #[inline(always)]
@@ -162,31 +225,34 @@ impl<P: Packet> Env for Surroundings<P> {
 
     #[inline(always)]
     fn route(&self, is_v4: bool, source: Address, destination: Address, route: &mut Route) {
-        let mut fib = FibLookup {
-            family: AF_INET6,
-            l4_protocol: 0,
-            sport: 0,
-            dport: 0,
-            // Small, so that it always fits and the MTU comes back.
-            length_or_mtu: 64,
-            ifindex: LOOPBACK,
-            tos_or_metric: 0,
-            source: source.0,
-            destination: destination.0,
-            vlan: 0,
-            smac: [0; 6],
-            dmac: [0; 6],
+        let Some(fib) = maps::FIB.get_ptr_mut(0) else {
+            route.status = route_status::NONE;
+            return;
         };
+        // SAFETY: the entry belongs to this CPU, and is used in this function only.
+        let fib = unsafe { &mut *fib };
+        fib.l4_protocol = 0;
+        fib.sport = 0;
+        fib.dport = 0;
+        // Small, so that it always fits and the MTU comes back.
+        fib.length_or_mtu = 64;
+        fib.ifindex = LOOPBACK;
+        fib.tos_or_metric = 0;
+        fib.vlan = 0;
         if is_v4 {
             fib.family = AF_INET;
-            fib.source = [source.v4_word(), 0, 0, 0];
-            fib.destination = [destination.v4_word(), 0, 0, 0];
+            fib.source[0] = source.v4_word();
+            fib.destination[0] = destination.v4_word();
+        } else {
+            fib.family = AF_INET6;
+            fib.source = source.0;
+            fib.destination = destination.0;
         }
         // SAFETY: `fib` is a `struct bpf_fib_lookup` and its size is passed with it.
         let result = unsafe {
             bpf_fib_lookup(
                 self.context,
-                (&raw mut fib).cast(),
+                core::ptr::from_mut(fib).cast(),
                 size_of::<FibLookup>() as i32,
                 0,
             )
@@ -273,6 +339,17 @@ impl<P: Packet> Env for Surroundings<P> {
     }
 
     #[inline(always)]
+    fn sibling_key(&self, flow: FlowRef, protocol: u32) -> Option<&FlowKey> {
+        let key = maps::SIBLING.get_ptr_mut(0)?;
+        // SAFETY: the entry belongs to this CPU, and the data path is done with the last key when it
+        // asks for another.
+        unsafe {
+            *key = flow.sibling_key(protocol);
+            Some(&*key)
+        }
+    }
+
+    #[inline(always)]
     fn count(&self, verdict: Verdict) {
         if let Some(counter) = maps::VERDICTS.get_ptr_mut(verdict as u32) {
             // SAFETY: the entry belongs to this CPU.
@@ -299,9 +376,10 @@ impl<P: Packet> Env for Surroundings<P> {
 /// register compared with the packet's end and used for access.
 #[inline(always)]
 pub(crate) fn opaque(mut value: usize) -> usize {
-    // SAFETY: no instruction at all; the register keeps its value.
+    // SAFETY: the register keeps its value. (An empty statement would give one instruction two line
+    // records, which the verifier refuses.)
     unsafe {
-        core::arch::asm!("/* {0} */", inout(reg) value, options(pure, nomem, nostack, preserves_flags));
+        core::arch::asm!("{0} = {0}", inout(reg) value, options(pure, nomem, nostack, preserves_flags));
     }
     value
 }

@@ -10,12 +10,84 @@ use aya_ebpf::{
 };
 use xdp_lb_common::{
     checksum::Delta,
-    datapath::process,
-    env::Action,
+    datapath::{decide, refuse},
+    env::{Action, Refusal},
+    icmp::forward_error,
     packet::{Packet, Window},
+    parse::parse,
+    verdict::Verdict,
 };
 
-use crate::surroundings::{Surroundings, opaque};
+use crate::surroundings::{Program, Surroundings, opaque, through_memory};
+
+/// The XDP program as a [`Program`].
+struct Xdp;
+
+impl Program for Xdp {
+    type Packet = XdpPacket;
+    const RESOLVES_NEIGHBOURS: bool = false;
+}
+
+#[inline(always)]
+fn surroundings(context: *mut xdp_md, fresh: bool) -> Surroundings<Xdp> {
+    Surroundings {
+        context: context.cast(),
+        // SAFETY: the context is valid while the program runs.
+        ingress: unsafe { (*context).ingress_ifindex },
+        fresh,
+        program: PhantomData,
+    }
+}
+
+/// Answers of [`xdp_lb_xdp_handle`] that are no XDP action.
+const OPEN_FIRST: u32 = 100;
+const ICMP_ERROR: u32 = 101;
+/// Answer of [`xdp_lb_xdp_open`] when the flow is open.
+const OPENED: u32 = 102;
+
+/// As the classifier's.
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub(crate) extern "C" fn xdp_lb_xdp_handle(context: *mut xdp_md, fresh: u32) -> u32 {
+    let surroundings = surroundings(context, fresh != 0);
+    let action = match decide(&surroundings, &mut XdpPacket { context }) {
+        Ok(action) => action,
+        Err(Refusal::Uncounted(verdict)) => refuse(&surroundings, verdict),
+        Err(Refusal::OpenFirst) if fresh == 0 => return OPEN_FIRST,
+        // The table was so full that it dropped the new flow at once.
+        Err(Refusal::OpenFirst) => refuse(&surroundings, Verdict::DropTableFull),
+        Err(Refusal::IcmpError) => return ICMP_ERROR,
+    };
+    carry_out(action, surroundings.ingress)
+}
+
+/// As the classifier's.
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub(crate) extern "C" fn xdp_lb_xdp_open(context: *mut xdp_md) -> u32 {
+    let surroundings = surroundings(context, false);
+    match surroundings.open_later() {
+        Ok(()) => OPENED,
+        Err(verdict) => carry_out(refuse(&surroundings, verdict), surroundings.ingress),
+    }
+}
+
+/// As the classifier's.
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub(crate) extern "C" fn xdp_lb_xdp_icmp(context: *mut xdp_md) -> u32 {
+    let surroundings = surroundings(context, false);
+    let mut packet = XdpPacket { context };
+    let result = match parse(&packet) {
+        Ok(headers) => forward_error(&surroundings, &mut packet, &headers),
+        Err(verdict) => Err(verdict),
+    };
+    let action = match result {
+        Ok(action) => action,
+        Err(verdict) => refuse(&surroundings, verdict),
+    };
+    carry_out(action, surroundings.ingress)
+}
 
 struct XdpPacket {
     context: *mut xdp_md,
@@ -53,6 +125,11 @@ impl Packet for XdpPacket {
     }
 
     #[inline(always)]
+    fn launder(&self, offset: usize) -> usize {
+        through_memory(offset)
+    }
+
+    #[inline(always)]
     fn update_checksum(&mut self, offset: usize, addresses: u16, ports: u16, udp: bool) -> bool {
         let Some(field) = self.window::<2>(offset) else {
             return false;
@@ -69,17 +146,21 @@ impl Packet for XdpPacket {
 }
 
 #[xdp(frags)]
-pub fn xdp_lb_xdp(context: XdpContext) -> u32 {
-    let raw = context.ctx;
-    // SAFETY: the context is valid while the program runs.
-    let ingress = unsafe { (*raw).ingress_ifindex };
-    let surroundings = Surroundings {
-        context: raw.cast(),
-        ingress,
-        resolves_neighbours: false,
-        packet: PhantomData,
-    };
-    match process(&surroundings, &mut XdpPacket { context: raw }) {
+pub(crate) fn xdp_lb_xdp(context: XdpContext) -> u32 {
+    let context = context.ctx;
+    match xdp_lb_xdp_handle(context, 0) {
+        OPEN_FIRST => match xdp_lb_xdp_open(context) {
+            OPENED => xdp_lb_xdp_handle(context, 1),
+            action => action,
+        },
+        ICMP_ERROR => xdp_lb_xdp_icmp(context),
+        action => action,
+    }
+}
+
+#[inline(always)]
+fn carry_out(action: Action, ingress: u32) -> u32 {
+    match action {
         Action::Pass => xdp_action::XDP_PASS,
         Action::Drop => xdp_action::XDP_DROP,
         Action::Redirect { ifindex } if ifindex == ingress => xdp_action::XDP_TX,
