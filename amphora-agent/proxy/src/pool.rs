@@ -104,36 +104,54 @@ impl Pool {
     pub(crate) fn pick(&self, client: IpAddr) -> Option<Arc<Member>> {
         let index = match &self.balance {
             Balance::RoundRobin(ring) => ring.next(),
-            Balance::LeastConnections(least) => least.next(self.usable.len(), |index| {
-                self.usable
-                    .get(index)
-                    .map_or((u64::MAX, 1), |m| (m.counters.active(), m.weight))
-            }),
+            Balance::LeastConnections(least) => {
+                least.next(self.usable.len(), |index| self.load(index))
+            }
             Balance::SourceIp(hash) => hash.pick(client),
         }?;
         self.usable.get(index).cloned()
     }
 
-    /// As [`Pool::pick`], but another member than `avoid` when there is one.
-    pub(crate) fn pick_other(&self, client: IpAddr, avoid: Uuid) -> Option<Arc<Member>> {
-        let first = self.pick(client)?;
-        if first.id != avoid {
-            return Some(first);
-        }
-        for _ in 1..self.usable.len() {
-            if let Some(member) = self.pick(client).filter(|member| member.id != avoid) {
-                return Some(member);
-            }
-        }
-        // The algorithm insists (source address, weights far apart): any other will do.
-        let other = self.usable.iter().find(|member| member.id != avoid);
-        Some(other.cloned().unwrap_or(first))
+    /// The member that stands in for `failed`; that one itself when there is no other.
+    pub(crate) fn pick_other(&self, client: IpAddr, failed: Uuid) -> Option<Arc<Member>> {
+        let Some(at) = self.usable.iter().position(|member| member.id == failed) else {
+            return self.pick(client);
+        };
+        let other = match &self.balance {
+            Balance::RoundRobin(ring) => ring.stand_in(at),
+            Balance::LeastConnections(least) => least
+                .next(self.usable.len().saturating_sub(1), |index| {
+                    self.load(skip(at, index))
+                })
+                .map(|index| skip(at, index)),
+            // The next in order.
+            Balance::SourceIp(hash) => hash.pick(client).map(|index| {
+                if index == at {
+                    (at + 1) % self.usable.len()
+                } else {
+                    index
+                }
+            }),
+        };
+        self.usable.get(other.unwrap_or(at)).cloned()
+    }
+
+    /// (in flight, weight) of a usable member.
+    fn load(&self, index: usize) -> (u64, u16) {
+        self.usable
+            .get(index)
+            .map_or((u64::MAX, 1), |m| (m.counters.active(), m.weight))
     }
 
     /// The member of that id, while it is usable.
     pub(crate) fn usable(&self, id: Uuid) -> Option<Arc<Member>> {
         self.usable.iter().find(|member| member.id == id).cloned()
     }
+}
+
+/// The index among all of the `index`th without `at`.
+fn skip(at: usize, index: usize) -> usize {
+    if index < at { index } else { index + 1 }
 }
 
 #[cfg(test)]

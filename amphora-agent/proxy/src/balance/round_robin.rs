@@ -50,6 +50,20 @@ impl RoundRobin {
         Some(index)
     }
 
+    /// Whose turn it is but for `avoid`, without taking a turn: the member that failed has had its
+    /// own, and the one that stands in for it is not to lose one.
+    pub(crate) fn stand_in(&self, avoid: usize) -> Option<usize> {
+        let credits = self.credits.lock().unwrap_or_else(PoisonError::into_inner);
+        credits
+            .iter()
+            .zip(&self.weights)
+            .map(|(credit, weight)| credit + weight)
+            .enumerate()
+            .filter(|(index, _)| *index != avoid)
+            .max_by_key(|(_, credit)| *credit)
+            .map(|(index, _)| index)
+    }
+
     /// In the order of the members.
     pub(crate) fn credits(&self) -> Vec<i64> {
         self.credits
@@ -79,6 +93,18 @@ mod tests {
         let turns: Vec<_> = (0..8).filter_map(|_| ring.next()).collect();
         assert_eq!(turns, [1, 0, 2, 1, 1, 0, 2, 1]);
         assert_eq!(RoundRobin::new(&[], &HashMap::new()).next(), None);
+    }
+
+    #[test]
+    fn standing_in_costs_no_turn() {
+        let ring = ring(&[1, 1]);
+        for _ in 0..5 {
+            assert_eq!(ring.next(), Some(0));
+            assert_eq!(ring.stand_in(0), Some(1));
+            assert_eq!(ring.next(), Some(1));
+            assert_eq!(ring.stand_in(1), Some(0));
+        }
+        assert_eq!(self::ring(&[1]).stand_in(0), None);
     }
 
     #[test]
