@@ -18,6 +18,8 @@ pub mod amphora;
 pub mod certificates;
 pub mod compute;
 mod error;
+#[cfg(feature = "fake")]
+pub mod fake;
 pub mod identity;
 pub mod local;
 pub mod network;

@@ -21,66 +21,83 @@ impl AmphoraDriver for FakeCloud {
         config: &AmphoraConfig,
     ) -> Result<ApplyReport, AmphoraError> {
         let endpoint = *endpoint;
-        self.call("put config", || injected(endpoint), |state| {
-            reach(state, endpoint)?;
-            put(state, endpoint.amphora_id, config)
-        })
+        self.call(
+            "put config",
+            || injected(endpoint),
+            |state| {
+                reach(state, endpoint)?;
+                put(state, endpoint.amphora_id, config)
+            },
+        )
         .await
     }
 
     async fn info(&self, endpoint: &Endpoint) -> Result<AmphoraInfo, AmphoraError> {
         let endpoint = *endpoint;
-        self.call("agent info", || injected(endpoint), |state| {
-            let macs: BTreeMap<_, _> = state
-                .ports
-                .values()
-                .map(|port| (port.id, port.mac_address.clone()))
-                .collect();
-            let server = reach(state, endpoint)?;
-            let plugged: Vec<&String> = server.ports.iter().filter_map(|id| macs.get(id)).collect();
-            let interfaces = server.config.iter().flat_map(|config| &config.interfaces);
-            Ok(AmphoraInfo {
-                api_version: amphora_api::API_VERSION.to_owned(),
-                agent_version: "fake".to_owned(),
-                hostname: format!("amphora-{}", endpoint.amphora_id),
-                amphora_id: endpoint.amphora_id.0,
-                generation: server.config.as_ref().map(|config| config.generation),
-                config_digest: server.config.as_ref().map(AmphoraConfig::digest),
-                missing_secrets: Vec::new(),
-                interfaces: interfaces
-                    .filter(|interface| plugged.contains(&&interface.mac_address))
-                    .map(|interface| InterfaceInfo {
-                        name: interface.name.clone(),
-                        mac_address: interface.mac_address.clone(),
-                        addresses: interface.addresses.clone(),
-                        attach: "none".to_owned(),
-                        attach_reason: "fake".to_owned(),
-                    })
-                    .collect(),
-                listeners: Vec::new(),
-                problems: Vec::new(),
-            })
-        })
+        self.call(
+            "agent info",
+            || injected(endpoint),
+            |state| {
+                let macs: BTreeMap<_, _> = state
+                    .ports
+                    .values()
+                    .map(|port| (port.id, port.mac_address.clone()))
+                    .collect();
+                let server = reach(state, endpoint)?;
+                let plugged: Vec<&String> =
+                    server.ports.iter().filter_map(|id| macs.get(id)).collect();
+                let interfaces = server.config.iter().flat_map(|config| &config.interfaces);
+                Ok(AmphoraInfo {
+                    api_version: amphora_api::API_VERSION.to_owned(),
+                    agent_version: "fake".to_owned(),
+                    hostname: format!("amphora-{}", endpoint.amphora_id),
+                    amphora_id: endpoint.amphora_id.0,
+                    generation: server.config.as_ref().map(|config| config.generation),
+                    config_digest: server.config.as_ref().map(AmphoraConfig::digest),
+                    missing_secrets: Vec::new(),
+                    interfaces: interfaces
+                        .filter(|interface| plugged.contains(&&interface.mac_address))
+                        .map(|interface| InterfaceInfo {
+                            name: interface.name.clone(),
+                            mac_address: interface.mac_address.clone(),
+                            addresses: interface.addresses.clone(),
+                            attach: "none".to_owned(),
+                            attach_reason: "fake".to_owned(),
+                        })
+                        .collect(),
+                    listeners: Vec::new(),
+                    problems: Vec::new(),
+                })
+            },
+        )
         .await
     }
 
     async fn stats(&self, endpoint: &Endpoint) -> Result<AmphoraStats, AmphoraError> {
         let endpoint = *endpoint;
-        self.call("agent stats", || injected(endpoint), |state| {
-            let server = reach(state, endpoint)?;
-            let mut stats = AmphoraStats::default();
-            let listener = server.config.iter().flat_map(|config| &config.listeners).next();
-            if let Some(listener) = listener {
-                stats.listeners.insert(
-                    listener.id,
-                    ListenerStats {
-                        active_connections: server.active_connections,
-                        ..ListenerStats::default()
-                    },
-                );
-            }
-            Ok(stats)
-        })
+        self.call(
+            "agent stats",
+            || injected(endpoint),
+            |state| {
+                let server = reach(state, endpoint)?;
+                let mut stats = AmphoraStats::default();
+                let listener = server
+                    .config
+                    .iter()
+                    .flat_map(|config| &config.listeners)
+                    .next();
+                if let Some(listener) = listener {
+                    stats.listeners.insert(
+                        listener.id,
+                        ListenerStats {
+                            active_connections: server.active_connections,
+                            ..ListenerStats::default()
+                        },
+                    );
+                }
+                Ok(stats)
+            },
+        )
         .await
     }
 }

@@ -1,5 +1,7 @@
 //! Talking to the agent of an amphora.
 
+#[cfg(feature = "fake")]
+mod fake;
 mod https;
 
 use std::net::SocketAddr;

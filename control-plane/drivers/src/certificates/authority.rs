@@ -90,12 +90,12 @@ impl Authority {
         let signing = trusted
             .first()
             .ok_or_else(|| unusable(&pem_path, "holds no certificate".to_owned()))?;
-        let key = KeyPair::from_pem(&read_file(&key_path)?)
-            .map_err(|error| unusable(&key_path, format!("not a private key: {error}")))?;
-
         for certificate in &trusted {
             check_authority(certificate).map_err(|reason| unusable(&pem_path, reason))?;
         }
+        let key = KeyPair::from_pem(&read_file(&key_path)?)
+            .map_err(|error| unusable(&key_path, format!("not a private key: {error}")))?;
+
         let (_, parsed) = X509Certificate::from_der(signing)
             .map_err(|error| unusable(&pem_path, format!("not a certificate: {error}")))?;
         if parsed.public_key().raw != key.subject_public_key_info() {

@@ -164,7 +164,6 @@ fn a_leaf_certificate_is_not_taken_for_an_authority() {
     let ca = CertificateAuthority::load_or_create(&path).unwrap();
     let leaf = ca.issue_server(AmphoraId::random()).unwrap();
     std::fs::write(path.join("server_ca.pem"), leaf.pem.expose()).unwrap();
-    std::fs::write(path.join("server_ca.key"), leaf.pem.expose()).unwrap();
     let error = CertificateAuthority::load_or_create(&path).unwrap_err();
     assert!(
         error.to_string().contains("is not a certificate authority"),

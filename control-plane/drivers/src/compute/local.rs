@@ -126,9 +126,10 @@ fn ensure_server(stack: &Stack, spec: &ServerSpec) -> Result<Server, DriverError
         running = false;
     }
     if netns.ensure()? {
+        // Links that led to a former namespace of that name.
         unplug_all(stack, &record)?;
-        local::prepare_guest(&netns)?;
     }
+    local::prepare_guest(&netns)?;
     plug_management(stack, &record, &netns)?;
     for port in &record.ports {
         plug(stack, port, &netns)?;

@@ -3,6 +3,8 @@
 //! Every object is found by the amphora's id (server name `amphora-<id>`), so each call is idempotent and adopts
 //! what an interrupted one left.
 
+#[cfg(feature = "fake")]
+mod fake;
 mod local;
 
 use std::collections::BTreeMap;

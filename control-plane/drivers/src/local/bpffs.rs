@@ -38,10 +38,9 @@ pub(crate) fn remove(dir: &Path) -> Result<(), DriverError> {
             .map_err(DriverError::io(format!("list {}", dir.display())))?
             .flatten()
         {
+            // Files at the top are the kernel's own (`maps.debug`, `progs.debug`).
             if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
                 record::remove_tree(&entry.path())?;
-            } else {
-                record::remove_file(&entry.path())?;
             }
         }
         match umount2(dir, MntFlags::MNT_DETACH) {

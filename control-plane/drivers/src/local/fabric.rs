@@ -56,20 +56,19 @@ pub(crate) fn ensure(stack: &Stack) -> Result<(), DriverError> {
 
 fn ensure_router(stack: &Stack) -> Result<(), DriverError> {
     let router = stack.layout.router()?;
-    if router.ensure()? {
-        in_netns(&router, |links| {
-            for family in ["ipv4", "ipv6"] {
-                write_sysctl_if_present(&format!("{family}/conf/all/forwarding"), "1")?;
-                write_sysctl_if_present(&format!("{family}/conf/default/forwarding"), "1")?;
-            }
-            for scope in ["all", "default"] {
-                write_sysctl(&format!("ipv4/conf/{scope}/rp_filter"), "0")?;
-                write_sysctl(&format!("ipv4/conf/{scope}/send_redirects"), "0")?;
-                write_sysctl_if_present(&format!("ipv6/conf/{scope}/accept_dad"), "0")?;
-            }
-            links.set_up("lo")
-        })?;
-    }
+    router.ensure()?;
+    in_netns(&router, |links| {
+        for family in ["ipv4", "ipv6"] {
+            write_sysctl_if_present(&format!("{family}/conf/all/forwarding"), "1")?;
+            write_sysctl_if_present(&format!("{family}/conf/default/forwarding"), "1")?;
+        }
+        for scope in ["all", "default"] {
+            write_sysctl(&format!("ipv4/conf/{scope}/rp_filter"), "0")?;
+            write_sysctl(&format!("ipv4/conf/{scope}/send_redirects"), "0")?;
+            write_sysctl_if_present(&format!("ipv6/conf/{scope}/accept_dad"), "0")?;
+        }
+        links.set_up("lo")
+    })?;
     for network in &stack.declaration.networks {
         let gateways: Vec<IpNet> = stack
             .declaration

@@ -47,9 +47,8 @@ pub(crate) fn ensure(
     let port =
         crate::network::ensure_local_port(stack, &port_spec(stack, name, network, addresses)?)?;
     let link = port_link_name(port.id);
-    if netns.ensure()? {
-        fabric::prepare_guest(&netns)?;
-    }
+    netns.ensure()?;
+    fabric::prepare_guest(&netns)?;
     let mac = parse_mac(&port.mac_address)?;
     in_netns(&stack.fabric, |links| {
         links.ensure_veth(&VethPair {

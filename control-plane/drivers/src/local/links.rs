@@ -100,7 +100,8 @@ impl Links {
         Ok(index)
     }
 
-    /// The pair with both ends up. The kernel makes both ends in one step, so half a pair cannot be found.
+    /// The pair, with this end up; the other one is for whoever is in its namespace. The kernel makes both ends in
+    /// one step, so half a pair cannot be found.
     pub(crate) fn ensure_veth(&self, pair: &VethPair<'_>) -> Result<(), DriverError> {
         let VethPair {
             name,
@@ -119,7 +120,6 @@ impl Links {
                 .address(peer_mac.to_vec())
                 .mtu(*mtu_bytes)
                 .setns_by_fd(netns.as_fd().as_raw_fd())
-                .up()
                 .build();
             let message = LinkVeth::new(name, peer)
                 .set_info_data(InfoData::Veth(InfoVeth::Peer(peer_message)))

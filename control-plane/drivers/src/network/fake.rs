@@ -22,54 +22,68 @@ fn injected(operation: &str) -> DriverError {
 impl Network for FakeCloud {
     async fn list_networks(&self) -> Result<Vec<TenantNetwork>, DriverError> {
         const NAME: &str = "list networks";
-        self.call(NAME, || injected(NAME), |state| {
-            Ok(state.networks.values().cloned().collect())
-        })
+        self.call(
+            NAME,
+            || injected(NAME),
+            |state| Ok(state.networks.values().cloned().collect()),
+        )
         .await
     }
 
     async fn network(&self, id: NetworkId) -> Result<Option<TenantNetwork>, DriverError> {
         const NAME: &str = "show network";
-        self.call(NAME, || injected(NAME), |state| {
-            Ok(state.networks.get(&id).cloned())
-        })
+        self.call(
+            NAME,
+            || injected(NAME),
+            |state| Ok(state.networks.get(&id).cloned()),
+        )
         .await
     }
 
     async fn list_subnets(&self) -> Result<Vec<Subnet>, DriverError> {
         const NAME: &str = "list subnets";
-        self.call(NAME, || injected(NAME), |state| {
-            Ok(state.subnets.values().cloned().collect())
-        })
+        self.call(
+            NAME,
+            || injected(NAME),
+            |state| Ok(state.subnets.values().cloned().collect()),
+        )
         .await
     }
 
     async fn subnet(&self, id: SubnetId) -> Result<Option<Subnet>, DriverError> {
         const NAME: &str = "show subnet";
-        self.call(NAME, || injected(NAME), |state| {
-            Ok(state.subnets.get(&id).cloned())
-        })
+        self.call(
+            NAME,
+            || injected(NAME),
+            |state| Ok(state.subnets.get(&id).cloned()),
+        )
         .await
     }
 
     async fn list_ports(&self, filter: &PortFilter) -> Result<Vec<Port>, DriverError> {
         const NAME: &str = "list ports";
-        self.call(NAME, || injected(NAME), |state| {
-            Ok(state
-                .ports
-                .values()
-                .filter(|port| filter.matches(port))
-                .cloned()
-                .collect())
-        })
+        self.call(
+            NAME,
+            || injected(NAME),
+            |state| {
+                Ok(state
+                    .ports
+                    .values()
+                    .filter(|port| filter.matches(port))
+                    .cloned()
+                    .collect())
+            },
+        )
         .await
     }
 
     async fn port(&self, id: PortId) -> Result<Option<Port>, DriverError> {
         const NAME: &str = "show port";
-        self.call(NAME, || injected(NAME), |state| {
-            Ok(state.ports.get(&id).cloned())
-        })
+        self.call(
+            NAME,
+            || injected(NAME),
+            |state| Ok(state.ports.get(&id).cloned()),
+        )
         .await
     }
 
@@ -81,28 +95,36 @@ impl Network for FakeCloud {
 
     async fn update_port(&self, id: PortId, update: &PortUpdate) -> Result<Port, DriverError> {
         const NAME: &str = "update port";
-        self.call(NAME, || injected(NAME), |state| {
-            let mut port = state
-                .ports
-                .get(&id)
-                .cloned()
-                .ok_or(DriverError::UnknownPort(id))?;
-            apply(state, &mut port, update)?;
-            state.ports.insert(id, port.clone());
-            Ok(port)
-        })
+        self.call(
+            NAME,
+            || injected(NAME),
+            |state| {
+                let mut port = state
+                    .ports
+                    .get(&id)
+                    .cloned()
+                    .ok_or(DriverError::UnknownPort(id))?;
+                apply(state, &mut port, update)?;
+                state.ports.insert(id, port.clone());
+                Ok(port)
+            },
+        )
         .await
     }
 
     async fn delete_port(&self, id: PortId) -> Result<(), DriverError> {
         const NAME: &str = "delete port";
-        self.call(NAME, || injected(NAME), |state| {
-            state.ports.remove(&id);
-            for server in state.servers.values_mut() {
-                server.ports.remove(&id);
-            }
-            Ok(())
-        })
+        self.call(
+            NAME,
+            || injected(NAME),
+            |state| {
+                state.ports.remove(&id);
+                for server in state.servers.values_mut() {
+                    server.ports.remove(&id);
+                }
+                Ok(())
+            },
+        )
         .await
     }
 }

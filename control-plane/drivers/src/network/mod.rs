@@ -2,6 +2,8 @@
 //!
 //! Ports are found by device and name, so `ensure_port` is idempotent and adopts what an interrupted call left.
 
+#[cfg(feature = "fake")]
+mod fake;
 mod local;
 
 use std::net::IpAddr;
