@@ -232,6 +232,9 @@ impl Kernel {
             Some(Err(reason)) => Some(reason.as_str()),
             Some(Ok(())) | None => None,
         };
+        if let (Some(reason), true) = (down, wanted) {
+            tracing::warn!(reason, "no fast path; streams go through the proxy");
+        }
         let compiled = compile(document, &links, &states, down);
         let report = match &fast {
             Some(Ok(())) => Some(self.fast.apply(compiled.fast.clone()).await),
@@ -392,6 +395,10 @@ impl DataPlane for Kernel {
                 }
             };
             if round > 1 && (plan.is_settled() || !outcome.problems.is_empty()) {
+                // As they are now, after what was deleted last.
+                for interface in &mut outcome.interfaces {
+                    interface.addresses = addresses(&observed, &interface.mac_address);
+                }
                 break;
             }
             if round > MAX_ROUNDS {
@@ -449,6 +456,15 @@ impl DataPlane for Kernel {
         }
         self.fast.stop();
     }
+}
+
+fn addresses(observed: &Observed, mac: &str) -> Vec<ipnet::IpNet> {
+    observed
+        .links
+        .iter()
+        .find(|link| link.place == Place::Tenant && mac_text(link.mac) == mac)
+        .map(|link| link.addresses.clone())
+        .unwrap_or_default()
 }
 
 fn is_required(action: &Action) -> bool {
