@@ -15,7 +15,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use amphora_api::HeartbeatMessage;
-use lb_model::{AmphoraId, AmphoraStatus, Timestamp};
+use lb_model::{AmphoraId, AmphoraStatus, LoadBalancerId, Timestamp};
 use lb_store::StaleAmphora;
 
 use super::Refusal;
@@ -82,10 +82,22 @@ struct Sender {
 pub struct Liveness {
     settings: LivenessSettings,
     senders: HashMap<AmphoraId, Sender>,
+    never_heard: HashMap<LoadBalancerId, NeverHeard>,
     grace_until: Timestamp,
     last_scan: Timestamp,
     database_is_down: bool,
 }
+
+/// Replacing an amphora that was never heard may not help: its heartbeats may go where nobody listens. The next
+/// replacement of the same load balancer waits twice as long each time.
+#[derive(Debug, Clone, Copy)]
+struct NeverHeard {
+    replaced: u32,
+    not_before: Timestamp,
+}
+
+/// Doublings of that wait, at most.
+const DOUBLINGS: u32 = 6;
 
 impl Liveness {
     pub fn new(settings: LivenessSettings, now: Timestamp) -> Self {
@@ -93,6 +105,7 @@ impl Liveness {
         Self {
             settings,
             senders: HashMap::new(),
+            never_heard: HashMap::new(),
             grace_until,
             last_scan: now,
             database_is_down: false,
@@ -229,16 +242,51 @@ impl Liveness {
             .copied()
             .filter(|id| !silent.iter().any(|stale| stale.amphora_id == *id))
             .collect();
-        silent.retain(|stale| !stale.busy && stale.provisioning_status.may_fail_over());
+        silent.retain(|stale| {
+            !stale.busy && stale.provisioning_status.may_fail_over() && self.may_help(stale, now)
+        });
         silent.sort_by_key(|stale| (stale.last_update, stale.amphora_id));
+        silent.truncate(self.settings.failovers_per_scan);
+        for stale in &silent {
+            self.note_replacement(stale, now);
+        }
         Verdict::Act {
-            fail_over: silent
-                .into_iter()
-                .take(self.settings.failovers_per_scan)
-                .map(|stale| stale.amphora_id)
-                .collect(),
+            fail_over: silent.iter().map(|stale| stale.amphora_id).collect(),
             unmark,
         }
+    }
+
+    fn may_help(&self, stale: &StaleAmphora, now: Timestamp) -> bool {
+        stale.last_update.is_some()
+            || self
+                .never_heard
+                .get(&stale.load_balancer_id)
+                .is_none_or(|earlier| now >= earlier.not_before)
+    }
+
+    fn note_replacement(&mut self, stale: &StaleAmphora, now: Timestamp) {
+        let timeout = millis(self.settings.heartbeat_timeout);
+        // One that served for long after its wait was over was heard in between.
+        let forgotten = now.plus_millis(-timeout.saturating_mul(1 << DOUBLINGS));
+        self.never_heard
+            .retain(|_, earlier| earlier.not_before > forgotten);
+        if stale.last_update.is_some() {
+            self.never_heard.remove(&stale.load_balancer_id);
+            return;
+        }
+        let replaced = self
+            .never_heard
+            .get(&stale.load_balancer_id)
+            .map_or(0, |earlier| earlier.replaced)
+            .saturating_add(1)
+            .min(DOUBLINGS);
+        self.never_heard.insert(
+            stale.load_balancer_id,
+            NeverHeard {
+                replaced,
+                not_before: now.plus_millis(timeout.saturating_mul(1 << replaced)),
+            },
+        );
     }
 
     fn is_alive(&self, id: AmphoraId, deadline: Timestamp) -> bool {

@@ -298,6 +298,33 @@ fn only_those_that_can_be_replaced_are_the_longest_silent_first() {
     );
 }
 
+#[test]
+fn replacing_what_was_never_heard_waits_twice_as_long_each_time() {
+    let mut liveness = past_grace();
+    let load_balancer_id = LoadBalancerId::random();
+    let mut replaced_at = Vec::new();
+    for millis in (63_000..2_000_000).step_by(3000) {
+        // Every replacement stays unheard, and is stale a timeout after it was made.
+        let made = replaced_at.last().copied().unwrap_or(0);
+        let mut silent = vec![StaleAmphora {
+            load_balancer_id,
+            last_update: None,
+            ..stale(AmphoraId::random())
+        }];
+        silent.retain(|_| millis >= made + 60_000);
+        let verdict = liveness.judge(&silent, 10, &[], at(millis));
+        if verdict != acts(&[]) {
+            replaced_at.push(millis);
+        }
+    }
+    let waits: Vec<i64> = replaced_at
+        .windows(2)
+        .map(|pair| pair[1] - pair[0])
+        .collect();
+    assert_eq!(replaced_at[0], 63_000);
+    assert_eq!(waits, [120_000, 240_000, 480_000, 960_000]);
+}
+
 /// Ten thousand amphorae send every ten seconds for ten minutes with jitter and one datagram in fifty lost; the database is
 /// written in batches that lag by five seconds. One dies. It is found, and nobody else.
 #[test]
