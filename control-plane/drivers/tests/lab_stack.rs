@@ -1,5 +1,7 @@
 //! The local stack on real namespaces, links and processes. Needs root.
 
+#![allow(clippy::unwrap_used, reason = "a test that meets an error has failed")]
+
 use std::collections::{BTreeMap, HashSet};
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
@@ -190,10 +192,8 @@ async fn base_port(stack: &LocalStack, amphora: AmphoraId, network: &str) -> Por
         .unwrap()
 }
 
-/// MAC addresses and MTUs of the links in a namespace.
+/// MAC addresses and MTUs of the links in a namespace, by another program than the one under test.
 fn links(netns: &Netns) -> BTreeMap<String, (String, String)> {
-    // A new sysfs shows the namespace of the thread that mounts it; /proc/net is that of the thread anyway, and has
-    // no MAC addresses. `ip` knows both.
     let output = std::process::Command::new("ip")
         .args(["-netns", netns.name(), "-br", "-o", "link"])
         .output()
@@ -258,7 +258,6 @@ async fn status(stack: &LocalStack, amphora: AmphoraId) -> Option<ServerStatus> 
     }
 }
 
-/// What makes a host answer on the wire in a test of the fabric: nothing but its links.
 fn host_address(host: &Host, v6: bool) -> IpAddr {
     host.port
         .fixed_ips

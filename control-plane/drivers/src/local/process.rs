@@ -254,12 +254,13 @@ mod tests {
 
     #[test]
     fn a_killed_process_is_gone_and_killing_it_again_is_fine() {
-        let child = sleeper();
+        let mut child = sleeper();
         let process = ProcessRecord::of(i32::try_from(child.id()).unwrap()).unwrap();
         assert!(process.is_running());
         process.kill().unwrap();
         assert!(!process.is_running());
         process.kill().unwrap();
+        assert!(!child.wait().unwrap().success());
     }
 
     #[test]
