@@ -6,22 +6,20 @@ mod nftables;
 mod nginx;
 mod proxy;
 
-use std::fs::File;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
+use std::path::PathBuf;
+use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 
 use crate::load::Workload;
+use crate::process::{self, Process};
 use crate::rig::{Lane, Rig};
 use crate::stop::Stop;
 
-/// How long a contender may take to come up, and to go away before it is killed.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a contender may take to come up (the verifier takes its time on a busy machine).
+const PATIENCE: Duration = Duration::from_secs(30);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
@@ -147,21 +145,9 @@ impl Place<'_> {
 
     /// Starts a process inside the balancer; what it says goes to files.
     fn spawn(&self, command: &mut Command) -> Result<Process> {
-        let file = |name| {
-            let path = self.scratch.path().join(name);
-            File::create(&path).with_context(|| format!("make {}", path.display()))
-        };
-        let child = command
-            .stdout(file(OUT)?)
-            .stderr(file(ERR)?)
-            .spawn()
-            .with_context(|| format!("start {command:?}"))?;
-        Ok(Process { child })
+        Process::spawn(command, self.scratch.path())
     }
 }
-
-const OUT: &str = "stdout";
-const ERR: &str = "stderr";
 
 /// Processors a user-space contender gets: all, as the others do.
 fn threads() -> usize {
@@ -181,19 +167,10 @@ pub(crate) struct Running {
 impl Running {
     /// Its processes: parent and children.
     pub(crate) fn processes(&self) -> Vec<u32> {
-        let mut all: Vec<u32> = self.process.iter().map(|it| it.child.id()).collect();
-        let mut next = 0;
-        while let Some(pid) = all.get(next).copied() {
-            next += 1;
-            let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
-            all.extend(
-                children
-                    .unwrap_or_default()
-                    .split_ascii_whitespace()
-                    .filter_map(|pid| pid.parse::<u32>().ok()),
-            );
-        }
-        all
+        self.process
+            .as_ref()
+            .map(Process::family)
+            .unwrap_or_default()
     }
 
     fn wait_until_it_answers(&mut self, rig: &Rig, stop: &Stop) -> Result<()> {
@@ -201,7 +178,7 @@ impl Running {
         let mut ended = None;
         let answers = stop.wait_for(PATIENCE, || {
             if let Some(process) = &mut self.process {
-                ended = process.child.try_wait().ok().flatten();
+                ended = process.ended();
             }
             ended.is_some()
                 || self.targets.iter().all(|target| {
@@ -211,7 +188,7 @@ impl Running {
                         .is_ok()
                 })
         })?;
-        let said = said(self.scratch.path());
+        let said = process::said(self.scratch.path());
         if let Some(status) = ended {
             bail!("it ended ({status}): {said}");
         }
@@ -225,17 +202,8 @@ impl Running {
     }
 }
 
-fn said(scratch: &Path) -> String {
-    [OUT, ERR]
-        .iter()
-        .filter_map(|name| std::fs::read_to_string(scratch.join(name)).ok())
-        .collect::<String>()
-        .trim()
-        .to_owned()
-}
-
 /// One small exchange.
-fn ask(target: std::net::SocketAddr) -> Result<()> {
+pub(crate) fn ask(target: std::net::SocketAddr) -> Result<()> {
     use std::io::{Read, Write};
     let patience = Duration::from_millis(500);
     let mut stream = std::net::TcpStream::connect_timeout(&target, patience)
@@ -251,28 +219,6 @@ fn ask(target: std::net::SocketAddr) -> Result<()> {
         );
     }
     Ok(())
-}
-
-/// A child process, ended when dropped.
-#[derive(Debug)]
-struct Process {
-    child: Child,
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        if let Ok(pid) = i32::try_from(self.child.id()) {
-            // Gone already is fine: `wait` below collects it.
-            let _ = kill(Pid::from_raw(pid), Signal::SIGTERM);
-        }
-        let ended = Stop::default().wait_for(PATIENCE, || {
-            self.child.try_wait().is_ok_and(|status| status.is_some())
-        });
-        if !matches!(ended, Ok(true)) {
-            drop(self.child.kill());
-            drop(self.child.wait());
-        }
-    }
 }
 
 /// What a hidden subcommand of this program serves, so that our libraries run in a process of their own.
@@ -303,11 +249,11 @@ impl Serve {
                 .arg("serve")
                 .arg(serde_json::to_string(self)?),
         )?;
-        let out = place.scratch.path().join(OUT);
+        let out = place.scratch.path().join(process::OUT);
         let mut line = None;
         let mut ended = None;
         place.stop.wait_for(PATIENCE, || {
-            ended = process.child.try_wait().ok().flatten();
+            ended = process.ended();
             line = std::fs::read_to_string(&out)
                 .ok()
                 .and_then(|text| text.split_once('\n').map(|(line, _)| line.to_owned()));
@@ -318,7 +264,7 @@ impl Serve {
             (_, ended) => bail!(
                 "it did not come up{}: {}",
                 ended.map_or_else(String::new, |status| format!(" ({status})")),
-                said(place.scratch.path())
+                process::said(place.scratch.path())
             ),
         }
     }

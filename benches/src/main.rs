@@ -3,10 +3,12 @@
 //! The README tells what each number contains and what it does not.
 
 mod accounting;
+mod agent;
 mod contender;
 mod load;
 mod measure;
 mod netns;
+mod process;
 mod report;
 mod rig;
 mod stop;

@@ -9,6 +9,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::accounting::{self, Meter};
+use crate::agent;
 use crate::contender::{Contender, Running};
 use crate::load::{Clients, Servers, Workload};
 use crate::rig::{Links, Rig};
@@ -54,12 +55,14 @@ pub(crate) struct Outcome {
     pub(crate) failures: Vec<String>,
 }
 
-/// Resident memory of a contender's processes.
+/// Resident memory of processes.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Memory {
     pub(crate) what: String,
+    /// Set up, before any load.
     pub(crate) idle_kib: u64,
-    pub(crate) after_load_kib: u64,
+    /// The most that was seen while load ran.
+    pub(crate) load_kib: u64,
 }
 
 impl Outcome {
@@ -74,7 +77,7 @@ struct Entrant {
     contender: Contender,
     lane: usize,
     running: Running,
-    idle_kib: u64,
+    memory: Memory,
 }
 
 pub(crate) fn run(plan: &Plan, stop: &Stop) -> Result<Outcome> {
@@ -103,7 +106,7 @@ pub(crate) fn run(plan: &Plan, stop: &Stop) -> Result<Outcome> {
                 entrants.push(Entrant {
                     contender,
                     lane,
-                    idle_kib: resident(&running),
+                    memory: Memory::idle(contender.name(), &running.processes()),
                     running,
                 });
             }
@@ -121,7 +124,7 @@ pub(crate) fn run(plan: &Plan, stop: &Stop) -> Result<Outcome> {
         for round in 0..plan.rounds {
             for workload in workloads {
                 eprintln!("round {} of {}: {workload:?}", round + 1, plan.rounds);
-                for entrant in &entrants {
+                for entrant in &mut entrants {
                     if !entrant.contender.can(*workload) {
                         continue;
                     }
@@ -143,21 +146,22 @@ pub(crate) fn run(plan: &Plan, stop: &Stop) -> Result<Outcome> {
         }
     }
     outcome.memory = entrants
-        .iter()
-        .filter(|entrant| entrant.idle_kib > 0)
-        .map(|entrant| Memory {
-            what: entrant.contender.name().to_owned(),
-            idle_kib: entrant.idle_kib,
-            after_load_kib: resident(&entrant.running),
-        })
+        .into_iter()
+        .map(|entrant| entrant.memory)
+        .filter(|memory| memory.idle_kib > 0)
         .collect();
+    match agent::memory(&mut rig, stop) {
+        Ok(memory) => outcome.memory.push(memory),
+        Err(error) if stop.told() => return Err(error),
+        Err(error) => outcome.fail("amphora-agent", &error),
+    }
     Ok(outcome)
 }
 
 fn measure(
     plan: &Plan,
     rig: &Rig,
-    entrant: &Entrant,
+    entrant: &mut Entrant,
     workload: Workload,
     round: usize,
     stop: &Stop,
@@ -178,6 +182,7 @@ fn measure(
     let begin = (meter.read()?, done.load(Relaxed), errors.load(Relaxed));
     stop.pause(plan.duration)?;
     let end = (meter.read()?, done.load(Relaxed), errors.load(Relaxed));
+    entrant.memory.see(&processes);
     let spent = end.0.since(&begin.0);
     let first_error = clients
         .counters
@@ -220,11 +225,25 @@ fn measure(
     })
 }
 
-fn resident(running: &Running) -> u64 {
-    running
-        .processes()
-        .into_iter()
-        .filter_map(|pid| accounting::resident_kib(pid).ok())
+impl Memory {
+    pub(crate) fn idle(what: &str, processes: &[u32]) -> Self {
+        Memory {
+            what: what.to_owned(),
+            idle_kib: resident(processes),
+            load_kib: 0,
+        }
+    }
+
+    pub(crate) fn see(&mut self, processes: &[u32]) {
+        self.load_kib = self.load_kib.max(resident(processes));
+    }
+}
+
+/// One that ended has none.
+fn resident(processes: &[u32]) -> u64 {
+    processes
+        .iter()
+        .filter_map(|pid| accounting::resident_kib(*pid).ok())
         .sum()
 }
 

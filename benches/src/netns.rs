@@ -21,6 +21,11 @@ impl Netns {
         Ok(netns)
     }
 
+    /// One that somebody else will make; gone, if it is there, when dropped.
+    pub(crate) fn adopt(name: String) -> Self {
+        Netns { name }
+    }
+
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
@@ -97,6 +102,9 @@ impl Netns {
 
 impl Drop for Netns {
     fn drop(&mut self) {
+        if !std::path::Path::new(&format!("/run/netns/{}", self.name)).exists() {
+            return;
+        }
         if let Err(error) = run(Command::new("ip").args(["netns", "del", &self.name])) {
             eprintln!("remove namespace {}: {error:#}", self.name);
         }

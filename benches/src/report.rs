@@ -212,7 +212,7 @@ fn write_tables(out: &mut String, outcome: &Outcome) -> std::fmt::Result {
                 "  {:<26}{:>9.1}{:>13.1}",
                 memory.what,
                 mib(memory.idle_kib),
-                mib(memory.after_load_kib)
+                mib(memory.load_kib)
             )?;
         }
     }
