@@ -1,36 +1,37 @@
 //! Atomic read-modify-write on shared map values.
 //!
 //! The BPF target offers no such methods on `core`'s atomics (it says it has no compare-and-swap,
-//! true before Linux 5.12), so there the compiler's intrinsics are used.
+//! true before Linux 5.12), so there the compiler's intrinsics are used: sequentially consistent,
+//! since LLVM 22 makes a relaxed one an instruction that does not return the old value.
 
 #![allow(unsafe_code, reason = "raw pointers into map values")]
 
 #[cfg(target_arch = "bpf")]
 mod imp {
-    use core::intrinsics::{AtomicOrdering::Relaxed, atomic_cxchg, atomic_or, atomic_xadd, atomic_xchg};
+    use core::intrinsics::{AtomicOrdering::SeqCst, atomic_cxchg, atomic_or, atomic_xadd, atomic_xchg};
 
     #[inline(always)]
     pub(crate) unsafe fn add64(at: *mut u64, by: u64) -> u64 {
         // SAFETY: the caller's promise.
-        unsafe { atomic_xadd::<u64, u64, { Relaxed }>(at, by) }
+        unsafe { atomic_xadd::<u64, u64, { SeqCst }>(at, by) }
     }
 
     #[inline(always)]
     pub(crate) unsafe fn swap32(at: *mut u32, new: u32) -> u32 {
         // SAFETY: the caller's promise.
-        unsafe { atomic_xchg::<u32, { Relaxed }>(at, new) }
+        unsafe { atomic_xchg::<u32, { SeqCst }>(at, new) }
     }
 
     #[inline(always)]
     pub(crate) unsafe fn or32(at: *mut u32, bits: u32) -> u32 {
         // SAFETY: the caller's promise.
-        unsafe { atomic_or::<u32, u32, { Relaxed }>(at, bits) }
+        unsafe { atomic_or::<u32, u32, { SeqCst }>(at, bits) }
     }
 
     #[inline(always)]
     pub(crate) unsafe fn replace32(at: *mut u32, old: u32, new: u32) -> bool {
         // SAFETY: the caller's promise.
-        unsafe { atomic_cxchg::<u32, { Relaxed }, { Relaxed }>(at, old, new).1 }
+        unsafe { atomic_cxchg::<u32, { SeqCst }, { SeqCst }>(at, old, new).1 }
     }
 
     #[inline(always)]

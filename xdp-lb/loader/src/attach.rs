@@ -97,28 +97,24 @@ impl Attachments {
         why: String,
     ) -> Result<(AttachMode, String), Error> {
         match wanted {
-            AttachMode::XdpNative | AttachMode::XdpGeneric => {
-                self.attach_classifier(ebpf, interface)?;
-                let other = match wanted {
-                    AttachMode::XdpNative => Some(AttachMode::XdpGeneric),
-                    _ => None,
-                };
-                match self.attach_xdp(ebpf, interface, wanted) {
-                    Ok(()) => Ok((wanted, why)),
-                    // Chosen by ourselves: what is behind it does the whole work as well.
-                    Err(error) if interface.mode == AttachMode::Auto => {
-                        warn!(interface = %interface.name, error = %chain(&error), "XDP refused, tcx serves alone");
-                        Ok((AttachMode::Tcx, format!("driver refused XDP: {}", chain(&error))))
-                    }
+            AttachMode::XdpNative => {
+                let behind = self.attach_classifier(ebpf, interface)?;
+                match self.attach_xdp(ebpf, interface) {
+                    Ok(()) => Ok((AttachMode::XdpNative, why)),
+                    // What is behind it does the whole work as well.
                     Err(error) => {
-                        let Some(other) = other else {
-                            return Err(error);
-                        };
-                        warn!(interface = %interface.name, error = %chain(&error), "native XDP refused, generic instead");
-                        self.attach_xdp(ebpf, interface, other)?;
-                        Ok((other, format!("driver refused native XDP: {}", chain(&error))))
+                        let why = format!("driver refused XDP: {}", chain(&error));
+                        warn!(interface = %interface.name, reason = %why, "the classifier serves alone");
+                        Ok((behind, why))
                     }
                 }
+            }
+            AttachMode::XdpGeneric => {
+                // It sees packets after the skb is made, so it saves nothing; and packets it leaves to
+                // the classifier reach that without their Ethernet header (seen on Linux 6.18).
+                let mode = self.attach_classifier(ebpf, interface)?;
+                self.remove_pins(interface.ifindex, &["xdp"])?;
+                Ok((mode, "generic XDP has no advantage over the classifier".to_owned()))
             }
             AttachMode::Clsact => {
                 self.remove_pins(interface.ifindex, &["xdp", "tcx"])?;
@@ -190,18 +186,9 @@ impl Attachments {
         Ok(AttachMode::Tcx)
     }
 
-    fn attach_xdp(
-        &self,
-        ebpf: &mut Ebpf,
-        interface: &Interface,
-        mode: AttachMode,
-    ) -> Result<(), Error> {
-        let (kind, other, flag) = match mode {
-            AttachMode::XdpGeneric => ("xdp-generic", "xdp-native", XdpMode::Skb),
-            _ => ("xdp-native", "xdp-generic", XdpMode::Driver),
-        };
-        remove_file(&self.pin(other, interface.ifindex))?;
-        let pin = self.pin(kind, interface.ifindex);
+    fn attach_xdp(&self, ebpf: &mut Ebpf, interface: &Interface) -> Result<(), Error> {
+        let mode = AttachMode::XdpNative;
+        let pin = self.pin("xdp", interface.ifindex);
         let program = xdp(ebpf)?;
         if let Some(link) = adopt(&pin)? {
             let updated = XdpLink::try_from(link)
@@ -219,7 +206,7 @@ impl Attachments {
             }
         }
         let id = program
-            .attach_to_if_index(interface.ifindex, flag)
+            .attach_to_if_index(interface.ifindex, XdpMode::Driver)
             .map_err(attaching(XDP, interface, mode))?;
         let link = program
             .take_link(id)
@@ -278,12 +265,7 @@ impl Attachments {
 
     fn remove_pins(&self, ifindex: u32, kinds: &[&str]) -> Result<(), Error> {
         for kind in kinds {
-            if *kind == "xdp" {
-                remove_file(&self.pin("xdp-native", ifindex))?;
-                remove_file(&self.pin("xdp-generic", ifindex))?;
-            } else {
-                remove_file(&self.pin(kind, ifindex))?;
-            }
+            remove_file(&self.pin(kind, ifindex))?;
         }
         Ok(())
     }

@@ -40,7 +40,8 @@ pub enum AttachMode {
     Tcx,
     /// XDP in the driver, with tcx behind it for what XDP hands over.
     XdpNative,
-    /// XDP after the skb is made, with tcx behind it. For tests and odd drivers.
+    /// Asks for XDP after the skb is made. It has no advantage over tcx, which is attached instead;
+    /// the report says so.
     XdpGeneric,
     /// cls_bpf on a clsact qdisc (kernels before 6.6).
     Clsact,
