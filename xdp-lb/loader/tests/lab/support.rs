@@ -111,6 +111,7 @@ pub(crate) struct Lab {
     pub(crate) lb: Arc<Netns>,
     pub(crate) switch: Arc<Netns>,
     pub(crate) members: Vec<Arc<Netns>>,
+    extra: Vec<Arc<Netns>>,
     stop: Arc<AtomicBool>,
     servers: Vec<JoinHandle<()>>,
     bpffs: PathBuf,
@@ -165,6 +166,7 @@ impl Lab {
             lb,
             switch,
             members,
+            extra: Vec::new(),
             stop: Arc::new(AtomicBool::new(false)),
             servers: Vec::new(),
             bpffs,
@@ -186,23 +188,24 @@ impl Lab {
     }
 
     /// Another holder of the IPv4 VIP, on the front segment: client, balancer and it on one bridge.
-    pub(crate) fn predecessor(&self) -> Arc<Netns> {
+    pub(crate) fn predecessor(&mut self) -> Arc<Netns> {
         let (hub, predecessor) = (Netns::new(), Netns::new());
-        for (namespace, port) in [(&self.client, "c"), (&self.lb, "l")] {
-            let name = if port == "c" { "eth0" } else { "front" };
-            if port == "c" {
+        for (namespace, port) in [(&self.client, "to_client"), (&self.lb, "to_lb")] {
+            let name = if port == "to_client" { "eth0" } else { "front" };
+            if port == "to_client" {
                 namespace.ip("link del eth0");
             }
             veth(namespace, name, &hub, port);
         }
-        veth(&predecessor, "eth0", &hub, "p");
+        veth(&predecessor, "eth0", &hub, "to_old");
         hub.ip("link add bridge type bridge");
         hub.ip("link set bridge up");
-        for port in ["c", "l", "p"] {
+        for port in ["to_client", "to_lb", "to_old"] {
             hub.ip(&format!("link set {port} master bridge"));
         }
         self.client.ip("addr add 10.1.0.2/24 dev eth0");
         self.lb.ip("addr add 10.1.0.1/24 dev front");
+        self.extra.push(hub);
         predecessor.ip("addr add 10.1.0.3/24 dev eth0");
         predecessor.ip(&format!("addr add {VIP_V4}/32 dev eth0"));
         predecessor
