@@ -14,17 +14,32 @@ const TARGET: &str = "bpfel-unknown-none";
 fn main() {
     let manifest = PathBuf::from(variable("CARGO_MANIFEST_DIR"));
     let out = PathBuf::from(variable("OUT_DIR"));
-    for path in ["../ebpf/src", "../ebpf/Cargo.toml", "../ebpf/Cargo.lock", "../common/src", "build.rs"] {
+    for path in [
+        "../ebpf/src",
+        "../ebpf/Cargo.toml",
+        "../ebpf/Cargo.lock",
+        "../common/src",
+        "build.rs",
+    ] {
         println!("cargo::rerun-if-changed={path}");
     }
-    for name in ["XDP_LB_EBPF_OBJECT", "XDP_LB_EBPF_RUSTC", "BPF_LINKER", "PATH"] {
+    for name in [
+        "XDP_LB_EBPF_OBJECT",
+        "XDP_LB_EBPF_RUSTC",
+        "BPF_LINKER",
+        "PATH",
+    ] {
         println!("cargo::rerun-if-env-changed={name}");
     }
     let object = out.join("xdp-lb.o");
     let missing = match build(&manifest.join("../ebpf"), &out) {
         Ok(built) => {
             if let Err(error) = std::fs::copy(&built, &object) {
-                fail(&format!("copy {} to {}: {error}", built.display(), object.display()));
+                fail(&format!(
+                    "copy {} to {}: {error}",
+                    built.display(),
+                    object.display()
+                ));
             }
             String::new()
         }
@@ -106,12 +121,21 @@ fn build(ebpf: &Path, out: &Path) -> Result<PathBuf, String> {
     let status = command
         .current_dir(ebpf)
         .env("CARGO_ENCODED_RUSTFLAGS", flags.join("\u{1f}"))
-        .args(["--release", "--locked", "--quiet", "--target", TARGET, "--target-dir"])
+        .args([
+            "--release",
+            "--locked",
+            "--quiet",
+            "--target",
+            TARGET,
+            "--target-dir",
+        ])
         .arg(&target_dir)
         .status();
     match status {
         Ok(status) if status.success() => Ok(target_dir.join(TARGET).join("release/xdp-lb")),
-        Ok(status) => fail(&format!("build the eBPF programs with {compiler:?}: {status}")),
+        Ok(status) => fail(&format!(
+            "build the eBPF programs with {compiler:?}: {status}"
+        )),
         Err(error) => fail(&format!("run cargo for the eBPF programs: {error}")),
     }
 }
@@ -130,11 +154,16 @@ fn compiler() -> Option<Compiler> {
     }
     let system = PathBuf::from("/usr/bin/rustc");
     if let Some(sysroot) = output(Command::new(&system).args(["--print", "sysroot"]))
-        && Path::new(&sysroot).join("lib/rustlib").join(TARGET).join("lib").is_dir()
+        && Path::new(&sysroot)
+            .join("lib/rustlib")
+            .join(TARGET)
+            .join("lib")
+            .is_dir()
     {
         return Some(Compiler::Prebuilt(system));
     }
-    let sysroot = output(Command::new("rustup").args(["run", "nightly", "rustc", "--print", "sysroot"]))?;
+    let sysroot =
+        output(Command::new("rustup").args(["run", "nightly", "rustc", "--print", "sysroot"]))?;
     Path::new(&sysroot)
         .join("lib/rustlib/src/rust/library/core/Cargo.toml")
         .is_file()

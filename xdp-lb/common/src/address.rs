@@ -107,7 +107,13 @@ mod tests {
 
     #[test]
     fn addresses_survive_the_way_through_words() {
-        for text in ["10.1.2.3", "0.0.0.0", "2001:db8::1", "::1", "fe80::ffff:1:2"] {
+        for text in [
+            "10.1.2.3",
+            "0.0.0.0",
+            "2001:db8::1",
+            "::1",
+            "fe80::ffff:1:2",
+        ] {
             let address: IpAddr = text.parse().expect("literal");
             let words = Address::from(address);
             assert_eq!(IpAddr::from(words), address);

@@ -8,7 +8,9 @@
 
 #[cfg(target_arch = "bpf")]
 mod imp {
-    use core::intrinsics::{AtomicOrdering::SeqCst, atomic_cxchg, atomic_or, atomic_xadd, atomic_xchg};
+    use core::intrinsics::{
+        AtomicOrdering::SeqCst, atomic_cxchg, atomic_or, atomic_xadd, atomic_xchg,
+    };
 
     #[inline(always)]
     pub(crate) unsafe fn add64(at: *mut u64, by: u64) -> u64 {

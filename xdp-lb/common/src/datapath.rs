@@ -89,7 +89,11 @@ enum Admission {
 }
 
 #[inline(always)]
-fn transport<E: Env>(env: &E, packet: &mut E::Packet, headers: &Headers) -> Result<Action, Refusal> {
+fn transport<E: Env>(
+    env: &E,
+    packet: &mut E::Packet,
+    headers: &Headers,
+) -> Result<Action, Refusal> {
     let key = headers.key();
     let opening = headers.protocol == protocol::TCP && tcp::is_opening(headers.tcp_flags);
     let mut probe = env.is_fresh();

@@ -17,7 +17,9 @@ pub enum Action {
     Pass,
     Drop,
     /// Send the frame out of this interface.
-    Redirect { ifindex: u32 },
+    Redirect {
+        ifindex: u32,
+    },
     /// Send the packet out of this interface; the kernel finds the MAC of the next hop.
     RedirectNeighbour {
         ifindex: u32,
@@ -131,7 +133,10 @@ pub trait Env {
     fn remember_local_handshake(&self, key: &FlowKey);
     fn is_local_handshake(&self, key: &FlowKey) -> bool;
     /// Room of this CPU. The caller must not hold it across another call that takes it.
-    #[expect(clippy::mut_from_ref, reason = "the room belongs to the CPU, not to the environment")]
+    #[expect(
+        clippy::mut_from_ref,
+        reason = "the room belongs to the CPU, not to the environment"
+    )]
     fn scratch(&self) -> Option<&mut Scratch>;
 
     /// Whether the packet's flow has just been opened for it.

@@ -137,11 +137,7 @@ fn translate_quoted<P: Packet>(
 
 /// Writes the addresses of an IPv6 header, given from its eighth byte.
 #[inline(always)]
-fn set_addresses(
-    ip: crate::packet::Window<'_, 32>,
-    source: Address,
-    destination: Address,
-) {
+fn set_addresses(ip: crate::packet::Window<'_, 32>, source: Address, destination: Address) {
     ip.set_u32::<0>(source.0[0]);
     ip.set_u32::<4>(source.0[1]);
     ip.set_u32::<8>(source.0[2]);

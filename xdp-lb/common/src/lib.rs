@@ -9,7 +9,10 @@
 
 #![cfg_attr(not(any(test, feature = "user")), no_std)]
 #![cfg_attr(target_arch = "bpf", feature(core_intrinsics))]
-#![cfg_attr(target_arch = "bpf", allow(internal_features, reason = "see atomic.rs"))]
+#![cfg_attr(
+    target_arch = "bpf",
+    allow(internal_features, reason = "see atomic.rs")
+)]
 
 pub mod address;
 mod atomic;

@@ -92,12 +92,7 @@ fn route_both<E: Env>(
 ) -> Result<(), Verdict> {
     let ingress = env.ingress();
     // To the client: as the FIB says, else back where this frame came from.
-    env.route(
-        is_v4,
-        key.destination,
-        key.source,
-        &mut scratch.route,
-    );
+    env.route(is_v4, key.destination, key.source, &mut scratch.route);
     let [a, b, c] = frame;
     if scratch.route.status == route_status::RESOLVED {
         scratch.reverse.link = scratch.route.link;
@@ -230,11 +225,7 @@ fn fill<E: Env>(
 
 /// Takes a source port by inserting the reverse entry, which only one flow can have.
 #[inline(always)]
-fn take_port<E: Env>(
-    env: &E,
-    state: MemberStateRef,
-    scratch: &mut Scratch,
-) -> Result<(), Verdict> {
+fn take_port<E: Env>(env: &E, state: MemberStateRef, scratch: &mut Scratch) -> Result<(), Verdict> {
     let turn = state.next_port();
     for attempt in 0..SNAT_PORT_TRIES {
         // In order first, so that a port rests as long as possible; scattered when taken.

@@ -141,7 +141,13 @@ mod buffer {
             false
         }
 
-        fn update_checksum(&mut self, offset: usize, addresses: u16, ports: u16, udp: bool) -> bool {
+        fn update_checksum(
+            &mut self,
+            offset: usize,
+            addresses: u16,
+            ports: u16,
+            udp: bool,
+        ) -> bool {
             let Some(field) = self.window::<2>(offset) else {
                 return false;
             };

@@ -120,8 +120,18 @@ fn parse_v6<P: Packet>(packet: &P) -> Result<Headers, Verdict> {
     let mut headers = Headers {
         is_v4: false,
         protocol: ip.u8::<6>() as u32,
-        source: Address([ip.u32::<8>(), ip.u32::<12>(), ip.u32::<16>(), ip.u32::<20>()]),
-        destination: Address([ip.u32::<24>(), ip.u32::<28>(), ip.u32::<32>(), ip.u32::<36>()]),
+        source: Address([
+            ip.u32::<8>(),
+            ip.u32::<12>(),
+            ip.u32::<16>(),
+            ip.u32::<20>(),
+        ]),
+        destination: Address([
+            ip.u32::<24>(),
+            ip.u32::<28>(),
+            ip.u32::<32>(),
+            ip.u32::<36>(),
+        ]),
         source_port: Be16(0),
         destination_port: Be16(0),
         tcp_flags: 0,
@@ -235,8 +245,18 @@ pub fn parse_quoted<P: Packet>(packet: &P, is_v4: bool, at: usize) -> Option<Quo
         }
         Quoted {
             protocol: ip.u8::<6>() as u32,
-            source: Address([ip.u32::<8>(), ip.u32::<12>(), ip.u32::<16>(), ip.u32::<20>()]),
-            destination: Address([ip.u32::<24>(), ip.u32::<28>(), ip.u32::<32>(), ip.u32::<36>()]),
+            source: Address([
+                ip.u32::<8>(),
+                ip.u32::<12>(),
+                ip.u32::<16>(),
+                ip.u32::<20>(),
+            ]),
+            destination: Address([
+                ip.u32::<24>(),
+                ip.u32::<28>(),
+                ip.u32::<32>(),
+                ip.u32::<36>(),
+            ]),
             source_port: Be16(0),
             destination_port: Be16(0),
             l4: at + 40,

@@ -4,8 +4,7 @@ use core::marker::PhantomData;
 
 use aya_ebpf::{
     bindings::{
-        __sk_buff, BPF_F_MARK_MANGLED_0, BPF_F_PSEUDO_HDR, TC_ACT_OK, TC_ACT_SHOT,
-        bpf_redir_neigh,
+        __sk_buff, BPF_F_MARK_MANGLED_0, BPF_F_PSEUDO_HDR, TC_ACT_OK, TC_ACT_SHOT, bpf_redir_neigh,
     },
     helpers::generated::{
         bpf_l4_csum_replace, bpf_redirect, bpf_redirect_neigh, bpf_skb_pull_data,

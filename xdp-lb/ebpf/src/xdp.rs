@@ -97,8 +97,12 @@ impl Packet for XdpPacket {
     #[inline(always)]
     fn window<const N: usize>(&self, offset: usize) -> Option<Window<'_, N>> {
         // SAFETY: the context is valid while the program runs.
-        let (start, end) =
-            unsafe { ((*self.context).data as usize, (*self.context).data_end as usize) };
+        let (start, end) = unsafe {
+            (
+                (*self.context).data as usize,
+                (*self.context).data_end as usize,
+            )
+        };
         let at = opaque(start + offset);
         if at + N > end {
             return None;

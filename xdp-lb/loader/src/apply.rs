@@ -65,7 +65,11 @@ fn add_keys(
 ) -> Result<u64, Error> {
     let mut writes = 0;
     for is_v4 in [true, false] {
-        let vips: Vec<_> = service.vips.iter().filter(|v| v.is_ipv4() == is_v4).collect();
+        let vips: Vec<_> = service
+            .vips
+            .iter()
+            .filter(|v| v.is_ipv4() == is_v4)
+            .collect();
         if vips.is_empty() {
             slots.rest_region((slot, is_v4));
             continue;

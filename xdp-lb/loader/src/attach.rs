@@ -59,11 +59,7 @@ impl Attachments {
         interface: &Interface,
         services: &[Service],
     ) -> Result<(InterfaceReport, u64), Error> {
-        let (wanted, why) = choose(
-            interface.mode,
-            || sys::driver(&interface.name),
-            services,
-        );
+        let (wanted, why) = choose(interface.mode, || sys::driver(&interface.name), services);
         if let Some(attached) = self.by_ifindex.get(&interface.ifindex)
             && attached.wanted == wanted
         {
@@ -114,7 +110,10 @@ impl Attachments {
                 // the classifier reach that without their Ethernet header (seen on Linux 6.18).
                 let mode = self.attach_classifier(ebpf, interface)?;
                 self.remove_pins(interface.ifindex, &["xdp"])?;
-                Ok((mode, "generic XDP has no advantage over the classifier".to_owned()))
+                Ok((
+                    mode,
+                    "generic XDP has no advantage over the classifier".to_owned(),
+                ))
             }
             AttachMode::Clsact => {
                 self.remove_pins(interface.ifindex, &["xdp", "tcx"])?;
@@ -135,7 +134,11 @@ impl Attachments {
     }
 
     /// tcx, or a clsact filter where the kernel has no tcx.
-    fn attach_classifier(&self, ebpf: &mut Ebpf, interface: &Interface) -> Result<AttachMode, Error> {
+    fn attach_classifier(
+        &self,
+        ebpf: &mut Ebpf,
+        interface: &Interface,
+    ) -> Result<AttachMode, Error> {
         let pin = self.pin("tcx", interface.ifindex);
         let program = classifier(ebpf)?;
         if let Some(link) = adopt(&pin)? {
@@ -172,9 +175,10 @@ impl Attachments {
             }
             Err(error) => return Err(attaching(CLASSIFIER, interface, AttachMode::Tcx)(error)),
         };
-        let link = program
-            .take_link(id)
-            .map_err(attaching(CLASSIFIER, interface, AttachMode::Tcx))?;
+        let link =
+            program
+                .take_link(id)
+                .map_err(attaching(CLASSIFIER, interface, AttachMode::Tcx))?;
         let link = FdLink::try_from(link).map_err(|source| Error::Link {
             path: pin.clone(),
             source: Box::new(source),
@@ -199,7 +203,11 @@ impl Attachments {
                 .map(|link| program.attach_to_link(link));
             match updated {
                 Ok(Ok(id)) => {
-                    drop(program.take_link(id).map_err(attaching(XDP, interface, mode))?);
+                    drop(
+                        program
+                            .take_link(id)
+                            .map_err(attaching(XDP, interface, mode))?,
+                    );
                     return Ok(());
                 }
                 Ok(Err(_)) | Err(_) => remove_file(&pin)?,
@@ -294,7 +302,10 @@ fn choose(
             format!("UDP only, but {driver} may deliver partial checksums"),
         ),
         Some(driver) => (AttachMode::XdpNative, format!("UDP only, on {driver}")),
-        None => (AttachMode::Tcx, "UDP only, but the driver is not known".to_owned()),
+        None => (
+            AttachMode::Tcx,
+            "UDP only, but the driver is not known".to_owned(),
+        ),
     }
 }
 
@@ -331,9 +342,11 @@ fn attach_filter(ebpf: &mut Ebpf, interface: &Interface) -> Result<(), Error> {
             TcAttachOptions::Netlink(options),
         ) {
             Ok(id) => {
-                let link = program
-                    .take_link(id)
-                    .map_err(attaching(CLASSIFIER, interface, AttachMode::Clsact))?;
+                let link = program.take_link(id).map_err(attaching(
+                    CLASSIFIER,
+                    interface,
+                    AttachMode::Clsact,
+                ))?;
                 // The filter must outlive this process.
                 std::mem::forget(link);
                 let other = CLSACT_PRIORITIES[1 - index];
@@ -480,14 +493,17 @@ mod tests {
         let table: &[(&[Service], Option<&str>, AttachMode)] = &[
             (&[], Some("ixgbe"), AttachMode::Tcx),
             (std::slice::from_ref(&tcp), Some("ixgbe"), AttachMode::Tcx),
-            (std::slice::from_ref(&udp), Some("ixgbe"), AttachMode::XdpNative),
+            (
+                std::slice::from_ref(&udp),
+                Some("ixgbe"),
+                AttachMode::XdpNative,
+            ),
             (std::slice::from_ref(&udp), Some("veth"), AttachMode::Tcx),
             (std::slice::from_ref(&udp), None, AttachMode::Tcx),
             (&[tcp.clone(), udp.clone()], Some("ixgbe"), AttachMode::Tcx),
         ];
         for (services, driver, expected) in table {
-            let (mode, reason) =
-                choose(AttachMode::Auto, || driver.map(str::to_owned), services);
+            let (mode, reason) = choose(AttachMode::Auto, || driver.map(str::to_owned), services);
             assert_eq!(mode, *expected, "{driver:?}: {reason}");
             assert!(!reason.is_empty());
         }

@@ -6,10 +6,10 @@ use std::path::PathBuf;
 
 use aya::EbpfError;
 use aya::maps::MapError;
+use aya::pin::PinError;
 use aya::programs::ProgramError;
 use aya::programs::links::LinkError;
 use aya::programs::tc::TcError;
-use aya::pin::PinError;
 use thiserror::Error as ThisError;
 use uuid::Uuid;
 

@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use aya::{Ebpf, EbpfLoader};
 use aya::programs::{SchedClassifier, Xdp};
+use aya::{Ebpf, EbpfLoader};
 use xdp_lb_common::limits::ABI_VERSION;
 
 use crate::apply;

@@ -48,7 +48,10 @@ impl Maps {
     }
 }
 
-fn take<T: TryFrom<Map, Error = MapError>>(ebpf: &mut Ebpf, name: &'static str) -> Result<T, Error> {
+fn take<T: TryFrom<Map, Error = MapError>>(
+    ebpf: &mut Ebpf,
+    name: &'static str,
+) -> Result<T, Error> {
     let map = ebpf
         .take_map(name)
         .ok_or(Error::MissingInObject { what: name })?;

@@ -116,10 +116,7 @@ impl Slots {
             let (vip, _) = entry.map_err(during("read", "VIPS"))?;
             slots.vips.insert(vip);
         }
-        slots.globals = maps
-            .globals
-            .get(&0, 0)
-            .map_err(during("read", "GLOBALS"))?;
+        slots.globals = maps.globals.get(&0, 0).map_err(during("read", "GLOBALS"))?;
         Ok(slots)
     }
 
@@ -132,7 +129,9 @@ impl Slots {
     ) -> Result<(u32, u64), Error> {
         if let Some(slot) = self.service_by_id.get(&id).copied() {
             let Some(info) = self.services.get_mut(&slot) else {
-                return Err(Error::MissingInObject { what: "service slot" });
+                return Err(Error::MissingInObject {
+                    what: "service slot",
+                });
             };
             if info.idle_timeout_ns == idle_timeout_ns {
                 return Ok((slot, 0));
@@ -343,13 +342,14 @@ fn clear_traffic(
         .map_err(during("read", name))?
         .iter()
         .count();
-    let values = aya::maps::PerCpuValues::try_from(vec![Traffic::default(); cpus]).map_err(
-        |source| Error::Map {
-            action: "clear",
-            map: name,
-            source: Box::new(aya::maps::MapError::IoError(source)),
-        },
-    )?;
+    let values =
+        aya::maps::PerCpuValues::try_from(vec![Traffic::default(); cpus]).map_err(|source| {
+            Error::Map {
+                action: "clear",
+                map: name,
+                source: Box::new(aya::maps::MapError::IoError(source)),
+            }
+        })?;
     map.set(slot, values, 0).map_err(during("clear", name))
 }
 

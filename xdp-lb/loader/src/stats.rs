@@ -52,9 +52,10 @@ pub(crate) fn stats(maps: &Maps, slots: &Slots) -> Result<Stats, Error> {
             .verdicts
             .get(&index, 0)
             .map_err(during("read", "VERDICTS"))?;
-        stats
-            .verdicts
-            .insert(verdict.name(), counts.iter().copied().fold(0, u64::wrapping_add));
+        stats.verdicts.insert(
+            verdict.name(),
+            counts.iter().copied().fold(0, u64::wrapping_add),
+        );
     }
     Ok(stats)
 }

@@ -64,7 +64,11 @@ impl Sweep {
     }
 
     /// Works on the pass for a bounded time.
-    pub(crate) fn step(&mut self, maps: &mut Maps, slots: &mut Slots) -> Result<SweepReport, Error> {
+    pub(crate) fn step(
+        &mut self,
+        maps: &mut Maps,
+        slots: &mut Slots,
+    ) -> Result<SweepReport, Error> {
         let mut report = SweepReport::default();
         if self.refreshed.elapsed() >= NEIGHBOUR_REFRESH {
             slots.bump_epoch(maps)?;
@@ -161,10 +165,9 @@ impl Sweep {
         self.last_flows = self.flows;
         let services_after = service_tallies(maps, slots)?;
         for (slot, after) in &services_after {
-            let (Some(before), Some(info)) = (
-                self.services_before.get(slot),
-                slots.services.get_mut(slot),
-            ) else {
+            let (Some(before), Some(info)) =
+                (self.services_before.get(slot), slots.services.get_mut(slot))
+            else {
                 continue;
             };
             let found = self.services.get(slot).copied().unwrap_or(0);
@@ -239,7 +242,11 @@ impl Sweep {
 /// opened and closed while the table was read.
 fn corrected(lost: u64, before: (u64, u64), after: (u64, u64), found: u64) -> Option<u64> {
     let noise = after.0.wrapping_sub(before.0) + after.1.wrapping_sub(before.1);
-    let count = after.0.wrapping_sub(after.1).wrapping_sub(lost).cast_signed();
+    let count = after
+        .0
+        .wrapping_sub(after.1)
+        .wrapping_sub(lost)
+        .cast_signed();
     let excess = count - found.cast_signed();
     let noise = noise.cast_signed();
     if excess > noise {

@@ -53,7 +53,9 @@ pub(crate) fn read_flows(
     let begin = from.map(|token| token.0);
     let mut end = 0u32;
     let mut attributes = BatchAttributes {
-        in_batch: begin.as_ref().map_or(0, |token| std::ptr::from_ref(token).addr() as u64),
+        in_batch: begin
+            .as_ref()
+            .map_or(0, |token| std::ptr::from_ref(token).addr() as u64),
         out_batch: (&raw mut end).addr() as u64,
         keys: keys.as_mut_ptr().addr() as u64,
         values: values.as_mut_ptr().addr() as u64,
@@ -123,7 +125,10 @@ pub(crate) fn is_bpffs(path: &Path) -> bool {
     let mut stat: libc::statfs = unsafe { mem::zeroed() };
     // SAFETY: a valid C string and a valid buffer.
     let result = unsafe { libc::statfs(path.as_ptr(), &raw mut stat) };
-    #[allow(clippy::unnecessary_cast, reason = "the type differs between C libraries")]
+    #[allow(
+        clippy::unnecessary_cast,
+        reason = "the type differs between C libraries"
+    )]
     let kind = stat.f_type as i64;
     result == 0 && kind == BPF_FS_MAGIC
 }

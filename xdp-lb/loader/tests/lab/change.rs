@@ -93,7 +93,10 @@ fn lab_a_member_that_goes_down_resets_tcp_and_moves_udp() {
             if *name == 0 {
                 let error = again.expect_err("its member is down");
                 assert!(
-                    matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::UnexpectedEof),
+                    matches!(
+                        error.kind(),
+                        ErrorKind::ConnectionReset | ErrorKind::UnexpectedEof
+                    ),
                     "{error}"
                 );
             } else {
@@ -109,7 +112,9 @@ fn lab_a_member_that_goes_down_resets_tcp_and_moves_udp() {
     // With nobody up a client is refused at once.
     for_member(&mut config, 1, |member| member.up = false);
     apply(&mut fast_path, &config);
-    let refused = lab.client.run(|| connect(vip(false)).expect_err("no member"));
+    let refused = lab
+        .client
+        .run(|| connect(vip(false)).expect_err("no member"));
     assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
     assert!(verdict(&fast_path, "pass_no_member") > 0);
     // A backup steps in.
@@ -243,9 +248,13 @@ fn lab_established_connections_go_on_at_the_predecessor_after_a_take_over() {
     let listener = predecessor.run(|| {
         TcpListener::bind(SocketAddr::new(vip(false).ip(), PORT)).expect("bind at predecessor")
     });
-    let mut old = lab.client.run(|| connect(vip(false)).expect("connect to predecessor"));
+    let mut old = lab
+        .client
+        .run(|| connect(vip(false)).expect("connect to predecessor"));
     let (mut at_predecessor, _) = listener.accept().expect("accept");
-    at_predecessor.set_read_timeout(Some(TIMEOUT)).expect("timeout");
+    at_predecessor
+        .set_read_timeout(Some(TIMEOUT))
+        .expect("timeout");
 
     let mac = parse_mac(
         predecessor
@@ -264,7 +273,9 @@ fn lab_established_connections_go_on_at_the_predecessor_after_a_take_over() {
         old.write_all(b"still there").expect("write");
     });
     let mut buffer = [0u8; 11];
-    at_predecessor.read_exact(&mut buffer).expect("predecessor gets it");
+    at_predecessor
+        .read_exact(&mut buffer)
+        .expect("predecessor gets it");
     assert_eq!(&buffer, b"still there");
     assert!(verdict(&fast_path, "forward_handover") > 0);
     // New connections are ours.

@@ -34,7 +34,8 @@ pub(crate) struct Netns(File);
 impl Netns {
     fn new() -> Arc<Self> {
         let file = thread::spawn(|| {
-            unshare(CloneFlags::CLONE_NEWNET).expect("new network namespace (these tests need root)");
+            unshare(CloneFlags::CLONE_NEWNET)
+                .expect("new network namespace (these tests need root)");
             File::open("/proc/thread-self/ns/net").expect("open namespace")
         })
         .join()
@@ -127,7 +128,8 @@ impl Lab {
         // A mount namespace for this thread, gone with it.
         unshare(CloneFlags::CLONE_NEWNS).expect("new mount namespace");
         let none: Option<&str> = None;
-        mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none).expect("make mounts private");
+        mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none)
+            .expect("make mounts private");
         let directory = tempfile::tempdir().expect("temporary directory");
         let bpffs = directory.path().join("bpf");
         fs::create_dir(&bpffs).expect("create mount point");
@@ -157,7 +159,10 @@ impl Lab {
                 veth(&member, "eth0", &switch, &port);
                 switch.ip(&format!("link set {port} master bridge"));
                 member.ip(&format!("addr add 10.2.0.{}/24 dev eth0", 10 + index));
-                member.ip(&format!("addr add fd02::{:x}/64 dev eth0 nodad", 0x10 + index));
+                member.ip(&format!(
+                    "addr add fd02::{:x}/64 dev eth0 nodad",
+                    0x10 + index
+                ));
                 member
             })
             .collect();
@@ -220,8 +225,9 @@ impl Lab {
             .nth(1)
             .and_then(|rest| rest.split(' ').next())
             .expect("MAC address");
-        self.client
-            .ip(&format!("neigh replace {VIP_V4} lladdr {mac} dev eth0 nud reachable"));
+        self.client.ip(&format!(
+            "neigh replace {VIP_V4} lladdr {mac} dev eth0 nud reachable"
+        ));
     }
 
     /// Starts a server in each member that answers with the member's index.
@@ -245,9 +251,11 @@ impl Lab {
         udp.set_read_timeout(Some(Duration::from_millis(50)))
             .expect("read timeout");
         let stop = Arc::clone(&self.stop);
-        self.servers.push(member.spawn(move || serve_tcp(&tcp, name, &stop)));
+        self.servers
+            .push(member.spawn(move || serve_tcp(&tcp, name, &stop)));
         let stop = Arc::clone(&self.stop);
-        self.servers.push(member.spawn(move || serve_udp(&udp, name, &stop)));
+        self.servers
+            .push(member.spawn(move || serve_udp(&udp, name, &stop)));
     }
 
     /// Opens the fast path inside the balancer's namespace.
@@ -278,11 +286,22 @@ impl Lab {
             mac: parse_mac(mac),
             mtu: 1500,
             mode,
-            snat_v4: Some(if name == "front" { [10, 1, 0, 1] } else { [10, 2, 0, 1] }.into()),
+            snat_v4: Some(
+                if name == "front" {
+                    [10, 1, 0, 1]
+                } else {
+                    [10, 2, 0, 1]
+                }
+                .into(),
+            ),
             snat_v6: Some(
-                if name == "front" { "fd01::1" } else { "fd02::1" }
-                    .parse()
-                    .expect("literal"),
+                if name == "front" {
+                    "fd01::1"
+                } else {
+                    "fd02::1"
+                }
+                .parse()
+                .expect("literal"),
             ),
             handover_mac: None,
         }
@@ -296,7 +315,10 @@ impl Lab {
                 .into_iter()
                 .map(|(id, protocol)| Service {
                     id: Uuid::from_u128(id),
-                    vips: vec![VIP_V4.parse().expect("literal"), VIP_V6.parse().expect("literal")],
+                    vips: vec![
+                        VIP_V4.parse().expect("literal"),
+                        VIP_V6.parse().expect("literal"),
+                    ],
                     port: PORT,
                     protocol,
                     algorithm: Algorithm::RoundRobin,
@@ -327,7 +349,9 @@ impl Drop for Lab {
 pub(crate) fn members(index: usize, weight: u16) -> [Member; 2] {
     let number = u128::try_from(index).expect("few members");
     let v4 = IpAddr::from([10, 2, 0, u8::try_from(10 + index).expect("few members")]);
-    let v6 = format!("fd02::{:x}", 0x10 + index).parse().expect("address");
+    let v6 = format!("fd02::{:x}", 0x10 + index)
+        .parse()
+        .expect("address");
     [(0x400 + number, v4), (0x600 + number, v6)].map(|(id, address)| Member {
         id: Uuid::from_u128(id),
         address,

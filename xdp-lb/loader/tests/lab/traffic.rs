@@ -47,7 +47,10 @@ fn tcp_by_weight(v6: bool, mode: AttachMode) {
     let mut fast_path = lab.fast_path();
     let config = lab.config(mode, &[1, 2, 1]);
     let report = apply(&mut fast_path, &config);
-    assert!(report.interfaces.iter().all(|i| i.mode == mode), "{report:?}");
+    assert!(
+        report.interfaces.iter().all(|i| i.mode == mode),
+        "{report:?}"
+    );
     let answers: Result<Vec<u8>, String> = lab.client.run(|| {
         (0..CONNECTIONS)
             .map(|n| {

@@ -31,7 +31,12 @@ fn sent(rig: &mut dyn Rig, what: &str, packet: &[u8], verdict: Verdict) -> Seen 
     let before = rig.counted(verdict);
     let (fate, out) = rig.send(packet);
     assert_eq!(fate, Fate::Sent, "{what} through {}", rig.name());
-    assert_eq!(rig.counted(verdict), before + 1, "{what} through {}", rig.name());
+    assert_eq!(
+        rig.counted(verdict),
+        before + 1,
+        "{what} through {}",
+        rig.name()
+    );
     assert_eq!(out.len(), packet.len(), "{what} through {}", rig.name());
     read(&out)
 }
@@ -41,15 +46,28 @@ fn refused(rig: &mut dyn Rig, what: &str, packet: &[u8], fate: Fate, verdict: Ve
     let before = rig.counted(verdict);
     let (seen, out) = rig.send(packet);
     assert_eq!(seen, fate, "{what} through {}", rig.name());
-    assert_eq!(rig.counted(verdict), before + 1, "{what} through {}", rig.name());
+    assert_eq!(
+        rig.counted(verdict),
+        before + 1,
+        "{what} through {}",
+        rig.name()
+    );
     assert!(out == packet, "{what} through {} was changed", rig.name());
 }
 
 /// Opens a flow and says which source port it got.
 fn open(rig: &mut dyn Rig, first: &Spec) -> u16 {
     let family = usize::from(first.source.address.is_ipv6());
-    let seen = sent(rig, "first packet", &first.frame(), Verdict::ForwardToMember);
-    assert_eq!(seen.source.address, SNAT[family].parse::<IpAddr>().expect("literal"));
+    let seen = sent(
+        rig,
+        "first packet",
+        &first.frame(),
+        Verdict::ForwardToMember,
+    );
+    assert_eq!(
+        seen.source.address,
+        SNAT[family].parse::<IpAddr>().expect("literal")
+    );
     assert!((SNAT_PORT_FIRST..=SNAT_PORT_LAST).contains(&seen.source.port));
     assert_eq!(seen.destination, member(family));
     assert_eq!(seen.destination_mac, MEMBER_MAC);
@@ -88,7 +106,12 @@ fn udp_both_ways(rig: &mut dyn Rig) {
     }
     let mut none = Spec::udp(client(0, 41_000), vip(0), b"no checksum");
     none.l4 = L4::Udp { checksum: false };
-    let seen = sent(rig, "UDP without checksum", &none.frame(), Verdict::ForwardToMember);
+    let seen = sent(
+        rig,
+        "UDP without checksum",
+        &none.frame(),
+        Verdict::ForwardToMember,
+    );
     assert_eq!(seen.l4[6..8], [0, 0]);
 }
 
@@ -114,15 +137,39 @@ fn options_and_extension_headers(rig: &mut dyn Rig) {
 
 fn what_is_not_ours(rig: &mut dyn Rig) {
     let other = Spec::tcp(client(0, CLIENT_PORT), end(VIP[0], 81), SYN, b"");
-    refused(rig, "other port", &other.frame(), Fate::Pass, Verdict::PassNotService);
+    refused(
+        rig,
+        "other port",
+        &other.frame(),
+        Fate::Pass,
+        Verdict::PassNotService,
+    );
     let stray = Spec::tcp(client(0, 44_000), vip(0), ACK, b"x");
-    refused(rig, "no flow", &stray.frame(), Fate::Pass, Verdict::PassNoFlow);
+    refused(
+        rig,
+        "no flow",
+        &stray.frame(),
+        Fate::Pass,
+        Verdict::PassNoFlow,
+    );
     let mut arp = Spec::tcp(client(0, 44_000), vip(0), SYN, b"").frame();
     arp[12..14].copy_from_slice(&[0x08, 0x06]);
     refused(rig, "ARP", &arp, Fate::Pass, Verdict::PassNotIp);
     let reply = Spec::tcp(member(0), end(SNAT[0], 40_000), SYN | ACK, b"");
-    refused(rig, "reply to the proxy", &reply.frame(), Fate::Pass, Verdict::PassNotService);
-    let echo = icmp_error(CLIENT[0].parse().expect("literal"), VIP[0].parse().expect("literal"), 8, 0, &[0; 40]);
+    refused(
+        rig,
+        "reply to the proxy",
+        &reply.frame(),
+        Fate::Pass,
+        Verdict::PassNotService,
+    );
+    let echo = icmp_error(
+        CLIENT[0].parse().expect("literal"),
+        VIP[0].parse().expect("literal"),
+        8,
+        0,
+        &[0; 40],
+    );
     refused(rig, "ping", &echo, Fate::Pass, Verdict::PassNotService);
 }
 
@@ -139,12 +186,36 @@ fn malformed(rig: &mut dyn Rig) {
         ("IHL 4", change(&[(14, 0x44)]), Verdict::PassMalformed),
         ("IHL 15", change(&[(14, 0x4f)]), Verdict::PassMalformed),
         ("version 5", change(&[(14, 0x55)]), Verdict::PassMalformed),
-        ("length beyond the end", change(&[(16, 0xff)]), Verdict::PassMalformed),
-        ("length below the header", change(&[(17, 10)]), Verdict::PassMalformed),
-        ("data offset 4", change(&[(46, 0x40)]), Verdict::PassMalformed),
-        ("data offset 15", change(&[(46, 0xf0)]), Verdict::PassMalformed),
-        ("first fragment", change(&[(20, 0x20)]), Verdict::PassFragment),
-        ("later fragment", change(&[(21, 0x08)]), Verdict::PassFragment),
+        (
+            "length beyond the end",
+            change(&[(16, 0xff)]),
+            Verdict::PassMalformed,
+        ),
+        (
+            "length below the header",
+            change(&[(17, 10)]),
+            Verdict::PassMalformed,
+        ),
+        (
+            "data offset 4",
+            change(&[(46, 0x40)]),
+            Verdict::PassMalformed,
+        ),
+        (
+            "data offset 15",
+            change(&[(46, 0xf0)]),
+            Verdict::PassMalformed,
+        ),
+        (
+            "first fragment",
+            change(&[(20, 0x20)]),
+            Verdict::PassFragment,
+        ),
+        (
+            "later fragment",
+            change(&[(21, 0x08)]),
+            Verdict::PassFragment,
+        ),
     ];
     for (what, packet, verdict) in table {
         refused(rig, what, packet, Fate::Pass, *verdict);
@@ -154,10 +225,22 @@ fn malformed(rig: &mut dyn Rig) {
     refused(rig, "UDP length", &udp, Fate::Pass, Verdict::PassMalformed);
     let mut fragment = Spec::udp(client(1, 45_000), vip(1), b"payload");
     fragment.extensions = vec![(44, vec![0; 8])];
-    refused(rig, "IPv6 fragment", &fragment.frame(), Fate::Pass, Verdict::PassFragment);
+    refused(
+        rig,
+        "IPv6 fragment",
+        &fragment.frame(),
+        Fate::Pass,
+        Verdict::PassFragment,
+    );
     let mut endless = Spec::udp(client(1, 45_000), vip(1), b"payload");
     endless.extensions = vec![(60, vec![0; 8]); 7];
-    refused(rig, "seven extension headers", &endless.frame(), Fate::Pass, Verdict::PassNotService);
+    refused(
+        rig,
+        "seven extension headers",
+        &endless.frame(),
+        Fate::Pass,
+        Verdict::PassNotService,
+    );
     // A tag inside the frame. The test harness of the classifier would take it for a header.
     if rig.name() != "classifier" {
         let mut tagged = syn[..12].to_vec();
@@ -176,7 +259,11 @@ fn truncated_at_every_length(rig: &mut dyn Rig) {
         for length in rig.shortest(is_v4)..packet.len() {
             let (fate, out) = rig.send(&packet[..length]);
             assert_eq!(fate, Fate::Pass, "{length} bytes through {}", rig.name());
-            assert!(out == packet[..length], "{length} bytes through {}", rig.name());
+            assert!(
+                out == packet[..length],
+                "{length} bytes through {}",
+                rig.name()
+            );
         }
     }
 }
@@ -184,11 +271,23 @@ fn truncated_at_every_length(rig: &mut dyn Rig) {
 fn drops(rig: &mut dyn Rig) {
     let mut old = Spec::tcp(client(0, 47_000), vip(0), SYN, b"");
     old.ttl = 1;
-    refused(rig, "TTL 1", &old.frame(), Fate::Drop, Verdict::DropTtlExpired);
+    refused(
+        rig,
+        "TTL 1",
+        &old.frame(),
+        Fate::Drop,
+        Verdict::DropTtlExpired,
+    );
     let from = client(0, 47_001);
     open(rig, &Spec::udp(from, vip(0), b"small"));
     let large = Spec::udp(from, vip(0), &[0; 1473]);
-    refused(rig, "1501 bytes", &large.frame(), Fate::Drop, Verdict::DropTooBig);
+    refused(
+        rig,
+        "1501 bytes",
+        &large.frame(),
+        Fate::Drop,
+        Verdict::DropTooBig,
+    );
     let fits = Spec::udp(from, vip(0), &[0; 1472]);
     sent(rig, "1500 bytes", &fits.frame(), Verdict::ForwardToMember);
 }
@@ -212,7 +311,12 @@ fn icmp_errors_find_the_other_side(rig: &mut dyn Rig) {
             let quoted = make(snat, member(family)).l3();
             for cut in [quoted.len(), (if family == 0 { 20 } else { 40 }) + 8] {
                 let error = icmp_error(router[family], snat.address, kind, code, &quoted[..cut]);
-                let seen = sent(rig, "error from the member's side", &error, Verdict::ForwardIcmpError);
+                let seen = sent(
+                    rig,
+                    "error from the member's side",
+                    &error,
+                    Verdict::ForwardIcmpError,
+                );
                 assert_eq!(seen.destination.address, from.address);
                 assert_eq!(seen.source.address, to.address);
                 assert_eq!(seen.destination_mac, CLIENT_MAC);
@@ -222,30 +326,68 @@ fn icmp_errors_find_the_other_side(rig: &mut dyn Rig) {
             // And a router near the client about what we sent there.
             let quoted = make(to, from).l3();
             let error = icmp_error(router[family], to.address, kind, code, &quoted);
-            let seen = sent(rig, "error from the client's side", &error, Verdict::ForwardIcmpError);
+            let seen = sent(
+                rig,
+                "error from the client's side",
+                &error,
+                Verdict::ForwardIcmpError,
+            );
             assert_eq!(seen.destination.address, member(family).address);
             assert_eq!(seen.source.address, snat.address);
             let inner = read_l3(&seen.payload, true);
             assert_eq!((inner.source, inner.destination), (member(family), snat));
         }
         let unknown = Spec::udp(end(SNAT[family], 5), end(MEMBER[family], 7), b"x").l3();
-        let error = icmp_error(router[family], SNAT[family].parse().expect("literal"), kind, code, &unknown);
-        refused(rig, "error about no flow", &error, Fate::Pass, Verdict::PassNotService);
-        let short = icmp_error(router[family], SNAT[family].parse().expect("literal"), kind, code, &unknown[..4]);
-        refused(rig, "error that quotes too little", &short, Fate::Pass, Verdict::PassNotService);
+        let error = icmp_error(
+            router[family],
+            SNAT[family].parse().expect("literal"),
+            kind,
+            code,
+            &unknown,
+        );
+        refused(
+            rig,
+            "error about no flow",
+            &error,
+            Fate::Pass,
+            Verdict::PassNotService,
+        );
+        let short = icmp_error(
+            router[family],
+            SNAT[family].parse().expect("literal"),
+            kind,
+            code,
+            &unknown[..4],
+        );
+        refused(
+            rig,
+            "error that quotes too little",
+            &short,
+            Fate::Pass,
+            Verdict::PassNotService,
+        );
     }
 }
 
 const TABLE: &[(&str, fn(&mut dyn Rig))] = &[
     ("TCP both ways", tcp_both_ways),
     ("UDP both ways", udp_both_ways),
-    ("a SYN after the end opens a new flow", a_syn_after_the_end_opens_a_new_flow),
-    ("options and extension headers", options_and_extension_headers),
+    (
+        "a SYN after the end opens a new flow",
+        a_syn_after_the_end_opens_a_new_flow,
+    ),
+    (
+        "options and extension headers",
+        options_and_extension_headers,
+    ),
     ("what is not ours", what_is_not_ours),
     ("malformed", malformed),
     ("truncated at every length", truncated_at_every_length),
     ("drops", drops),
-    ("ICMP errors find the other side", icmp_errors_find_the_other_side),
+    (
+        "ICMP errors find the other side",
+        icmp_errors_find_the_other_side,
+    ),
 ];
 
 fn run_all(rig: &mut dyn Rig) {
@@ -276,7 +418,10 @@ fn the_builder_agrees_with_the_reader() {
     for family in 0..2 {
         let spec = Spec::udp(client(family, 1), vip(family), b"abc");
         let seen = read(&frame(&spec.l3(), family == 0));
-        assert_eq!((seen.source, seen.destination), (spec.source, spec.destination));
+        assert_eq!(
+            (seen.source, seen.destination),
+            (spec.source, spec.destination)
+        );
         assert_eq!(seen.payload, b"abc");
     }
 }

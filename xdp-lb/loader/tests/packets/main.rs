@@ -6,6 +6,9 @@ mod kernel;
 mod properties;
 mod rig;
 #[path = "../lab/support.rs"]
-#[allow(dead_code, reason = "this test needs the namespaces only, not the traffic")]
+#[allow(
+    dead_code,
+    reason = "this test needs the namespaces only, not the traffic"
+)]
 mod support;
 mod wire;

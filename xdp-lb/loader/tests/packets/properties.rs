@@ -6,16 +6,20 @@ use crate::rig::{CLIENT, Fate, PORT, Rig, VIP, twin};
 use crate::wire::{ACK, SYN, Spec, end, read};
 
 fn valid() -> impl Strategy<Value = Vec<u8>> {
-    (0usize..2, any::<u16>(), any::<bool>(), prop::collection::vec(any::<u8>(), 0..64)).prop_map(
-        |(family, port, udp, payload)| {
+    (
+        0usize..2,
+        any::<u16>(),
+        any::<bool>(),
+        prop::collection::vec(any::<u8>(), 0..64),
+    )
+        .prop_map(|(family, port, udp, payload)| {
             let (from, to) = (end(CLIENT[family], port), end(VIP[family], PORT));
             if udp {
                 Spec::udp(from, to, &payload).frame()
             } else {
                 Spec::tcp(from, to, SYN, &payload).frame()
             }
-        },
-    )
+        })
 }
 
 proptest! {

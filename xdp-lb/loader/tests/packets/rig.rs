@@ -44,7 +44,10 @@ pub(crate) fn services() -> Vec<Service> {
         .into_iter()
         .map(|(id, protocol)| Service {
             id: Uuid::from_u128(id),
-            vips: VIP.iter().map(|vip| vip.parse().expect("literal")).collect(),
+            vips: VIP
+                .iter()
+                .map(|vip| vip.parse().expect("literal"))
+                .collect(),
             port: PORT,
             protocol,
             algorithm: Algorithm::RoundRobin,

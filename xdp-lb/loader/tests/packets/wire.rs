@@ -99,7 +99,15 @@ impl Spec {
             let checksum = full(sum, &l4);
             l4[field..field + 2].copy_from_slice(&checksum.to_ne_bytes());
         }
-        ip(self.source.address, self.destination.address, protocol, self.ttl, &self.options, &self.extensions, &l4)
+        ip(
+            self.source.address,
+            self.destination.address,
+            protocol,
+            self.ttl,
+            &self.options,
+            &self.extensions,
+            &l4,
+        )
     }
 
     pub(crate) fn frame(&self) -> Vec<u8> {
