@@ -33,6 +33,8 @@ pub enum FaultPlan {
     DieBefore(u64),
     /// The caller dies with the call's work done.
     DieAfter(u64),
+    /// The call waits for [`FakeCloud::resume`]; [`FakeCloud::died`] tells that it does.
+    PauseBefore(u64),
 }
 
 /// Handles of the same cloud share its state.
@@ -48,6 +50,7 @@ struct Faults {
     plan: Mutex<FaultPlan>,
     log: Mutex<Vec<String>>,
     died: Notify,
+    resumed: Notify,
 }
 
 #[derive(Default)]
@@ -190,9 +193,19 @@ impl FakeCloud {
         lock(&self.faults.log).clone()
     }
 
-    /// Returns when a call died.
+    /// Returns when a call died, or waits.
     pub async fn died(&self) {
         self.faults.died.notified().await;
+    }
+
+    /// Lets a waiting call go on.
+    pub fn resume(&self) {
+        self.faults.resumed.notify_one();
+    }
+
+    /// Puts a port as it is, such as the VIP port that a create call makes.
+    pub fn add_port(&self, port: Port) {
+        self.state().ports.insert(port.id, port);
     }
 
     pub fn ports(&self) -> Vec<Port> {
@@ -249,6 +262,10 @@ impl FakeCloud {
             FaultPlan::FailBefore(n) if n == number => return Err(injected()),
             FaultPlan::FailFrom(n) if n <= number => return Err(injected()),
             FaultPlan::DieBefore(n) if n == number => self.die().await,
+            FaultPlan::PauseBefore(n) if n == number => {
+                self.faults.died.notify_one();
+                self.faults.resumed.notified().await;
+            }
             _ => {}
         }
         // Let others run between the counting and the work, as a real call would.
