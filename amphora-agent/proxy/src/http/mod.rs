@@ -260,7 +260,8 @@ impl<S: Stream> Connection<'_, S> {
                     if finished.client_reusable {
                         return Next::Request;
                     }
-                    if !up.is_source_read() {
+                    // A client that did not ask for the end may have sent more already.
+                    if request.keep_alive || !up.is_source_read() {
                         drop(dialed.in_flight);
                         self.linger().await;
                     }
@@ -358,7 +359,7 @@ impl<S: Stream> Connection<'_, S> {
         if keep {
             return Next::Request;
         }
-        if !whole {
+        if request.keep_alive || !whole {
             self.linger().await;
         }
         Next::Close

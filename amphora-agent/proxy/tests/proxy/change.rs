@@ -137,6 +137,22 @@ fn a_draining_listener_answers_everything_and_closes_after_each_answer() {
 }
 
 #[test]
+fn the_last_answer_arrives_although_the_client_has_sent_more() {
+    let server = Server::named("a");
+    let mut rig = Rig::http(&[server.address]);
+    rig.snapshot.listeners[0].draining = true;
+    rig.apply();
+    for _ in 0..20 {
+        let mut client = rig.client();
+        client.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n".repeat(1000));
+        let response = client.response();
+        assert_eq!(response.field("connection"), Some("close"));
+        assert_eq!(response.text(), "a");
+        assert!(client.rest().is_empty());
+    }
+}
+
+#[test]
 fn clients_above_the_limit_wait_and_are_not_refused() {
     let server = Server::named("a");
     let mut rig = Rig::new(2, Protocol::Http, &[server.address], |snapshot| {

@@ -164,7 +164,7 @@ impl Server {
     pub(crate) fn http(answer: impl Fn(&Message) -> String + Send + Sync + 'static) -> Server {
         Server::scripted(move |connection, _| {
             while let Some(request) = connection.read_request()? {
-                connection.write(&answer(&request))?;
+                connection.write(answer(&request))?;
             }
             Ok(())
         })
