@@ -376,7 +376,8 @@ impl Lab {
                 id: Uuid::from_u128(id + 0x10),
                 check: Check::Tcp,
                 delay_ms: 100,
-                timeout_ms: 1000,
+                // The first packets after a port was plugged may be lost to a bridge that is not ready.
+                timeout_ms: 5000,
                 rise: 1,
                 fall: 1,
             }),
