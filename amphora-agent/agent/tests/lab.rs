@@ -117,7 +117,7 @@ fn traffic_reaches_both_members_and_a_dead_one_leaves_the_rotation(family: Famil
     for _ in 0..10 {
         assert!(by_the_other());
     }
-    eprintln!("resident: {} KiB", lab.resident_kib());
+    eprintln!("{}", lab.resident());
 }
 
 fn http_get(lab: &Lab) -> (u16, String) {

@@ -243,11 +243,16 @@ impl Lab {
         assert!(status.success(), "{status}\n{}", self.log());
     }
 
-    pub(crate) fn resident_kib(&self) -> u64 {
+    /// Resident memory as the kernel tells it: all of it, and the part that is not mapped from files.
+    pub(crate) fn resident(&self) -> String {
         let pid = self.agent.as_ref().unwrap().id();
         let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-        let line = status.lines().find(|l| l.starts_with("VmRSS:")).unwrap();
-        line.split_whitespace().nth(1).unwrap().parse().unwrap()
+        let lines: Vec<_> = status
+            .lines()
+            .filter(|line| line.starts_with("VmRSS:") || line.starts_with("RssAnon:"))
+            .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
+            .collect();
+        lines.join(", ")
     }
 
     pub(crate) fn log(&self) -> String {
