@@ -363,7 +363,7 @@ pub(crate) fn way_out<E: Env>(
     probe: bool,
 ) -> Result<Action, Verdict> {
     let unresolved = flow.flags() & flag::UNRESOLVED != 0;
-    if !unresolved && !(probe && env.resolves_neighbours()) {
+    if !(unresolved || probe && env.resolves_neighbours()) {
         return Ok(Action::Redirect {
             ifindex: flow.ifindex(),
         });

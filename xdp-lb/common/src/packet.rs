@@ -14,8 +14,8 @@ use core::marker::PhantomData;
 pub trait Packet {
     /// `N` readable and writable bytes at `offset`, if the packet has them.
     fn window<const N: usize>(&self, offset: usize) -> Option<Window<'_, N>>;
-    /// Bytes of the whole packet, header included.
-    fn length(&self) -> usize;
+    /// Whether the whole packet, also what is not at hand, has so many bytes.
+    fn holds(&self, length: usize) -> bool;
     /// Whether the stack will segment this packet later, so that its size says nothing.
     fn is_segmented_later(&self) -> bool;
     /// Whether a VLAN tag is kept outside the bytes.
@@ -129,8 +129,8 @@ mod buffer {
             Some(unsafe { Window::new(self.start.add(offset)) })
         }
 
-        fn length(&self) -> usize {
-            self.bytes.len()
+        fn holds(&self, length: usize) -> bool {
+            length <= self.bytes.len()
         }
 
         fn is_segmented_later(&self) -> bool {

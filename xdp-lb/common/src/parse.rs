@@ -87,7 +87,7 @@ fn parse_v4<P: Packet>(packet: &P) -> Result<Headers, Verdict> {
     let first = ip.u8::<0>();
     let header = ((first & 0x0f) as usize) * 4;
     let total = u16::from_be(ip.u16::<2>()) as usize;
-    if first >> 4 != 4 || header < 20 || total < header || total > packet.length() - L3 {
+    if first >> 4 != 4 || header < 20 || total < header || !packet.holds(L3 + total) {
         return Err(Verdict::PassMalformed);
     }
     // More fragments, or an offset (RFC 791): ports are in the first fragment only.
@@ -114,7 +114,7 @@ fn parse_v4<P: Packet>(packet: &P) -> Result<Headers, Verdict> {
 fn parse_v6<P: Packet>(packet: &P) -> Result<Headers, Verdict> {
     let ip = packet.window::<40>(L3).ok_or(Verdict::PassMalformed)?;
     let mut rest = u16::from_be(ip.u16::<4>()) as usize;
-    if ip.u8::<0>() >> 4 != 6 || rest + 40 > packet.length() - L3 {
+    if ip.u8::<0>() >> 4 != 6 || !packet.holds(L3 + 40 + rest) {
         return Err(Verdict::PassMalformed);
     }
     let mut headers = Headers {

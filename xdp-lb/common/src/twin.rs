@@ -64,6 +64,10 @@ pub struct Twin {
     pub sockets: HashSet<FlowKey>,
     flows: RefCell<HashMap<FlowKey, Box<UnsafeCell<Flow>>>>,
     /// Entries removed while a packet is handled: still readable until it is done, as under RCU.
+    #[expect(
+        clippy::vec_box,
+        reason = "an entry that is still referred to must not move"
+    )]
     removed: RefCell<Vec<Box<UnsafeCell<Flow>>>>,
     handshakes: RefCell<HashSet<FlowKey>>,
     service_states: RefCell<Slots<ServiceState>>,

@@ -115,9 +115,9 @@ impl Packet for SkbPacket {
     }
 
     #[inline(always)]
-    fn length(&self) -> usize {
+    fn holds(&self, length: usize) -> bool {
         // SAFETY: the context is valid while the program runs.
-        unsafe { (*self.skb).len as usize }
+        length <= unsafe { (*self.skb).len as usize }
     }
 
     #[inline(always)]

@@ -112,9 +112,11 @@ impl Packet for XdpPacket {
     }
 
     #[inline(always)]
-    fn length(&self) -> usize {
-        // SAFETY: the helper has no precondition.
-        unsafe { bpf_xdp_get_buff_len(self.context) as usize }
+    fn holds(&self, length: usize) -> bool {
+        // SAFETY: the context is valid while the program runs.
+        let at_hand = unsafe { (*self.context).data_end - (*self.context).data } as usize;
+        // SAFETY: the helper has no precondition. It is asked only about packets in several buffers.
+        length <= at_hand || length <= unsafe { bpf_xdp_get_buff_len(self.context) as usize }
     }
 
     #[inline(always)]

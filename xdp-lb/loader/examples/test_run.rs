@@ -97,7 +97,9 @@ fn main() -> Result<()> {
             let (key, flow) = unchanged(v6, protocol, index)?;
             flows.insert(key, flow, 0)?;
             let case = name("established", protocol, v6);
-            print(&fast_path, &case, |program| established(program, index, &packet))?;
+            print(&fast_path, &case, |program| {
+                established(program, index, &packet)
+            })?;
             flows.remove(&key)?;
         }
     }

@@ -251,7 +251,7 @@ impl Attachments {
     }
 
     fn pinned(&self) -> Result<Vec<u32>, Error> {
-        let entries = fs::read_dir(&self.directory).map_err(|source| Error::CreateDirectory {
+        let entries = fs::read_dir(&self.directory).map_err(|source| Error::ListPins {
             path: self.directory.clone(),
             source,
         })?;

@@ -27,6 +27,8 @@ pub enum Error {
     FlowCapacity { capacity: u32 },
     #[error("create pin directory {path}")]
     CreateDirectory { path: PathBuf, source: io::Error },
+    #[error("list pins in {path}")]
+    ListPins { path: PathBuf, source: io::Error },
     #[error("remove pin {path}")]
     RemovePin { path: PathBuf, source: io::Error },
     #[error("set {path}")]
@@ -111,6 +113,7 @@ impl Error {
             | Self::Pin { .. }
             | Self::Map { .. }
             | Self::ReadFlows { .. }
+            | Self::ListPins { .. }
             | Self::RemovePin { .. } => true,
             Self::NotBuilt { .. }
             | Self::NotBpffs { .. }

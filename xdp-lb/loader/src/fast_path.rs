@@ -148,7 +148,7 @@ impl FastPath {
         self.attachments.retain(&[])?;
         let directory = self.directory.clone();
         drop(self);
-        let entries = fs::read_dir(&directory).map_err(|source| Error::RemovePin {
+        let entries = fs::read_dir(&directory).map_err(|source| Error::ListPins {
             path: directory.clone(),
             source,
         })?;

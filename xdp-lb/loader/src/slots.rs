@@ -245,8 +245,9 @@ impl Slots {
             return Ok((region.offset, length, 0));
         }
         if length == 0 {
+            let had_one = self.regions.contains_key(&key);
             self.rest_region(key);
-            return Ok((0, 0, 1));
+            return Ok((0, 0, u64::from(had_one)));
         }
         let offset = self.free_stretch(length)?;
         for (index, entry) in (offset..).zip(&entries) {

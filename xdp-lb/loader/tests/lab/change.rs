@@ -296,3 +296,96 @@ fn lab_established_connections_go_on_at_the_predecessor_after_a_take_over() {
     at_proxy.read_exact(&mut byte).expect("proxy gets it");
     fast_path.detach().expect("detach");
 }
+
+#[test]
+fn lab_idle_flows_are_forgotten_and_unused_slots_freed() {
+    let mut lab = Lab::new(1);
+    lab.serve();
+    let mut fast_path = lab.fast_path();
+    let mut config = lab.config(AttachMode::Tcx, &[1]);
+    for service in &mut config.services {
+        service.idle_timeout = std::time::Duration::from_millis(300);
+    }
+    apply(&mut fast_path, &config);
+    let (mut stream, socket) = lab.client.run(|| {
+        let mut stream = connect(vip(false)).expect("connect");
+        ask(&mut stream).expect("ask");
+        (stream, ask_udp(vip(false)).expect("ask").0)
+    });
+    let listeners = [1, 2].map(Uuid::from_u128);
+    let stats = fast_path.stats().expect("stats");
+    for id in listeners {
+        assert_eq!(stats.listeners[&id].active_connections, 1);
+    }
+    let mut expired = 0;
+    wait_for("both flows forgotten", || {
+        let report = fast_path.sweep().expect("sweep");
+        assert!(report.pass_complete);
+        expired += report.expired;
+        if report.flows == 0 {
+            Ok(())
+        } else {
+            Err(format!("{report:?}"))
+        }
+    });
+    assert_eq!(expired, 2);
+    let stats = fast_path.stats().expect("stats");
+    for id in listeners {
+        assert_eq!(stats.listeners[&id].active_connections, 0);
+        assert_eq!(stats.listeners[&id].total_connections, 1);
+    }
+    assert!(
+        stats
+            .members
+            .iter()
+            .all(|m| m.traffic.active_connections == 0)
+    );
+    lab.client.run(|| {
+        // The stack answers RST; UDP simply begins anew.
+        ask(&mut stream).expect_err("forgotten connection");
+        ask_udp_again(&socket).expect("new flow");
+    });
+    // A listener that is gone gives its slot back: its successor starts at zero.
+    let services = std::mem::take(&mut config.services);
+    apply(&mut fast_path, &config);
+    wait_for("the last flow forgotten", || {
+        match fast_path.sweep().expect("sweep").flows {
+            0 => Ok(()),
+            flows => Err(format!("{flows} flows")),
+        }
+    });
+    fast_path.sweep().expect("sweep");
+    config.services = services;
+    apply(&mut fast_path, &config);
+    let stats = fast_path.stats().expect("stats");
+    for id in listeners {
+        assert_eq!(stats.listeners[&id].total_connections, 0);
+    }
+    assert_eq!(apply(&mut fast_path, &config).changes, 0);
+    fast_path.detach().expect("detach");
+}
+
+/// Balancer with one interface: clients and members on the same segment.
+#[test]
+fn lab_members_on_the_interface_of_the_vip_are_served() {
+    let mut lab = Lab::new(2);
+    lab.serve();
+    // The client moves to the members' segment, and so does the VIP.
+    let client = lab.client_on_switch();
+    lab.lb.ip("addr add 10.2.0.100/32 dev back");
+    let mut fast_path = lab.fast_path();
+    let mut config = lab.config(AttachMode::Tcx, &[1, 1]);
+    config.interfaces.remove(0);
+    let vip = SocketAddr::new(IpAddr::from([10, 2, 0, 100]), PORT);
+    for service in &mut config.services {
+        service.vips = vec![vip.ip()];
+    }
+    apply(&mut fast_path, &config);
+    let answers: Vec<u8> = client.run(|| {
+        (0..10)
+            .map(|_| ask(&mut connect(vip).expect("connect")).expect("ask"))
+            .collect()
+    });
+    assert_eq!(answers.iter().filter(|name| **name == 0).count(), 5);
+    fast_path.detach().expect("detach");
+}

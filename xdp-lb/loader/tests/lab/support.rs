@@ -192,6 +192,15 @@ impl Lab {
         far
     }
 
+    /// A client on the members' segment.
+    pub(crate) fn client_on_switch(&self) -> Arc<Netns> {
+        let client = Netns::new();
+        veth(&client, "eth0", &self.switch, "near");
+        self.switch.ip("link set near master bridge");
+        client.ip("addr add 10.2.0.99/24 dev eth0");
+        client
+    }
+
     /// Another holder of the IPv4 VIP, on the front segment: client, balancer and it on one bridge.
     pub(crate) fn predecessor(&mut self) -> Arc<Netns> {
         let (hub, predecessor) = (Netns::new(), Netns::new());

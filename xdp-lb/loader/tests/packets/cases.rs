@@ -77,10 +77,10 @@ fn open(rig: &mut dyn Rig, first: &Spec) -> u16 {
 }
 
 fn tcp_both_ways(rig: &mut dyn Rig) {
-    for family in 0..2 {
+    for (family, ours) in SNAT.into_iter().enumerate() {
         let (from, to) = (client(family, CLIENT_PORT), vip(family));
         let port = open(rig, &Spec::tcp(from, to, SYN, b""));
-        let snat = end(SNAT[family], port);
+        let snat = end(ours, port);
         let answer = Spec::tcp(member(family), snat, SYN | ACK, b"");
         let seen = sent(rig, "SYN-ACK", &answer.frame(), Verdict::ForwardToClient);
         assert_eq!((seen.source, seen.destination), (to, from));
@@ -97,10 +97,10 @@ fn tcp_both_ways(rig: &mut dyn Rig) {
 }
 
 fn udp_both_ways(rig: &mut dyn Rig) {
-    for family in 0..2 {
+    for (family, ours) in SNAT.into_iter().enumerate() {
         let (from, to) = (client(family, CLIENT_PORT), vip(family));
         let port = open(rig, &Spec::udp(from, to, b"question"));
-        let answer = Spec::udp(member(family), end(SNAT[family], port), b"answer");
+        let answer = Spec::udp(member(family), end(ours, port), b"answer");
         let seen = sent(rig, "answer", &answer.frame(), Verdict::ForwardToClient);
         assert_eq!((seen.source, seen.destination), (to, from));
     }
@@ -369,7 +369,9 @@ fn icmp_errors_find_the_other_side(rig: &mut dyn Rig) {
     }
 }
 
-const TABLE: &[(&str, fn(&mut dyn Rig))] = &[
+type Case = fn(&mut dyn Rig);
+
+const TABLE: &[(&str, Case)] = &[
     ("TCP both ways", tcp_both_ways),
     ("UDP both ways", udp_both_ways),
     (
