@@ -71,8 +71,7 @@ impl Store {
     pub async fn load_balancer_exists(&self, id: LoadBalancerId) -> Result<bool, StoreError> {
         let found: Option<String> = load_balancer::Entity::find_by_id(id.to_string())
             .filter(
-                load_balancer::Column::ProvisioningStatus
-                    .ne(ProvisioningStatus::Deleted.as_str()),
+                load_balancer::Column::ProvisioningStatus.ne(ProvisioningStatus::Deleted.as_str()),
             )
             .select_only()
             .column(load_balancer::Column::Id)

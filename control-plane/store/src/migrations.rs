@@ -14,6 +14,8 @@ impl MigratorTrait for Migrator {
 
 /// Every statement of every step, for the test that keeps `schema/*.sql`.
 #[cfg(test)]
-pub(crate) fn statements() -> (Vec<TableCreateStatement>, Vec<IndexCreateStatement>) {
-    (m0001_first::tables(), m0001_first::indexes())
+pub(crate) fn statements(
+    backend: sea_orm::DbBackend,
+) -> (Vec<TableCreateStatement>, Vec<IndexCreateStatement>) {
+    (m0001_first::tables(backend), m0001_first::indexes())
 }

@@ -1,5 +1,6 @@
 //! The first schema: load balancers with their children, amphorae, statistics and outcomes.
 
+use sea_orm::DbBackend;
 use sea_orm_migration::prelude::{
     ColumnDef, DbErr, ForeignKey, ForeignKeyCreateStatement, Index, IndexCreateStatement,
     MigrationName, MigrationTrait, SchemaManager, Table, TableCreateStatement,
@@ -16,7 +17,7 @@ impl MigrationName for Migration {
 #[async_trait::async_trait]
 impl MigrationTrait for Migration {
     async fn up(&self, manager: &SchemaManager) -> Result<(), DbErr> {
-        for table in tables() {
+        for table in tables(manager.get_database_backend()) {
             manager.create_table(table).await?;
         }
         for index in indexes() {
@@ -27,8 +28,8 @@ impl MigrationTrait for Migration {
 }
 
 /// Tables, each after those it refers to.
-pub(crate) fn tables() -> Vec<TableCreateStatement> {
-    vec![
+pub(crate) fn tables(backend: DbBackend) -> Vec<TableCreateStatement> {
+    let mut tables = vec![
         load_balancer(),
         pool(),
         member(),
@@ -41,7 +42,17 @@ pub(crate) fn tables() -> Vec<TableCreateStatement> {
         listener_statistics(),
         reconcile_outcome(),
         tag(),
-    ]
+    ];
+    if backend == DbBackend::MySql {
+        // Text compares byte by byte, as it does in the other two. Those know no such options.
+        for table in &mut tables {
+            table
+                .engine("InnoDB")
+                .character_set("utf8mb4")
+                .collate("utf8mb4_bin");
+        }
+    }
+    tables
 }
 
 pub(crate) fn indexes() -> Vec<IndexCreateStatement> {
@@ -318,14 +329,9 @@ fn tag() -> TableCreateStatement {
     table
 }
 
-/// An empty table. In MariaDB text compares byte by byte, as it does in the other two.
 fn table(name: &'static str) -> TableCreateStatement {
     let mut table = Table::create();
-    table
-        .table(name)
-        .engine("InnoDB")
-        .character_set("utf8mb4")
-        .collate("utf8mb4_bin");
+    table.table(name);
     table
 }
 

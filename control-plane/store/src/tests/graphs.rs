@@ -18,7 +18,7 @@ fn keep(graph: &mut Graph) -> Result<(), Infallible> {
 async fn a_graph_comes_back_as_it_went_in_and_as_it_was_changed() {
     let database = database().await;
     for seed in 1..=40 {
-        let mut choices = Choices(seed * 0x9e37_79b9_7f4a_7c15);
+        let mut choices = Choices(0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(seed));
         let graph = any_graph(&mut choices);
         let id = graph.load_balancer.id;
         database.store.insert_graph(&graph).await.unwrap();
@@ -55,7 +55,8 @@ async fn a_graph_comes_back_as_it_went_in_and_as_it_was_changed() {
 
 #[tokio::test]
 async fn children_name_their_load_balancer() {
-    let store = database().await.store;
+    let database = database().await;
+    let store = database.store;
     let mut graph = plain_graph(ProvisioningStatus::Active);
     graph.listeners.push(listener(80, at(0)));
     let mut with_members = pool(at(0));
@@ -101,7 +102,8 @@ async fn children_name_their_load_balancer() {
 
 #[tokio::test]
 async fn a_refused_change_leaves_everything_as_it_was() {
-    let store = database().await.store;
+    let database = database().await;
+    let store = database.store;
     let graph = plain_graph(ProvisioningStatus::Active);
     store.insert_graph(&graph).await.unwrap();
     let id = graph.load_balancer.id;
@@ -118,7 +120,8 @@ async fn a_refused_change_leaves_everything_as_it_was() {
 
 #[tokio::test]
 async fn a_load_balancer_that_is_not_there_or_deleted_is_none() {
-    let store = database().await.store;
+    let database = database().await;
+    let store = database.store;
     let graph = plain_graph(ProvisioningStatus::Deleted);
     store.insert_graph(&graph).await.unwrap();
     for id in [LoadBalancerId::random(), graph.load_balancer.id] {
@@ -133,7 +136,8 @@ async fn a_load_balancer_that_is_not_there_or_deleted_is_none() {
 
 #[tokio::test]
 async fn the_same_load_balancer_twice_is_a_duplicate() {
-    let store = database().await.store;
+    let database = database().await;
+    let store = database.store;
     let graph = plain_graph(ProvisioningStatus::Active);
     store.insert_graph(&graph).await.unwrap();
     assert!(matches!(
@@ -179,7 +183,8 @@ async fn changes_through_two_pools_at_once_are_all_kept() {
 
 #[tokio::test]
 async fn a_change_dropped_at_any_point_happens_wholly_or_not_at_all() {
-    let store = database().await.store;
+    let database = database().await;
+    let store = database.store;
     let graph = plain_graph(ProvisioningStatus::Active);
     store.insert_graph(&graph).await.unwrap();
     let id = graph.load_balancer.id;
@@ -227,7 +232,8 @@ async fn a_change_dropped_at_any_point_happens_wholly_or_not_at_all() {
 
 #[tokio::test]
 async fn operating_statuses_are_written_only_on_change_and_beside_other_writes() {
-    let store = database().await.store;
+    let database = database().await;
+    let store = database.store;
     let mut graph = plain_graph(ProvisioningStatus::Active);
     graph.pools.push(pool(at(0)));
     store.insert_graph(&graph).await.unwrap();
@@ -302,7 +308,8 @@ async fn operating_statuses_are_written_only_on_change_and_beside_other_writes()
 
 #[tokio::test]
 async fn a_requested_failover_is_one_change_of_the_intent() {
-    let store = database().await.store;
+    let database = database().await;
+    let store = database.store;
     let cases = [
         (ProvisioningStatus::Active, AmphoraStatus::Allocated, true),
         (ProvisioningStatus::Error, AmphoraStatus::Allocated, true),
@@ -371,7 +378,8 @@ async fn a_requested_failover_is_one_change_of_the_intent() {
 
 #[tokio::test]
 async fn only_old_deleted_rows_are_purged() {
-    let store = database().await.store;
+    let database = database().await;
+    let store = database.store;
     let mut old = plain_graph(ProvisioningStatus::Deleted);
     old.amphorae[0].status = AmphoraStatus::Deleted;
     old.load_balancer.tags = vec!["a".into()];

@@ -4,7 +4,8 @@ use super::fixtures::{at, database, plain_graph};
 
 #[tokio::test]
 async fn silence_counts_from_the_last_heartbeat_or_else_from_the_last_change() {
-    let store = database().await.store;
+    let database = database().await;
+    let store = database.store;
     // status, updated, heard, stale before 100
     let cases = [
         (AmphoraStatus::Allocated, None, Some(50), true),
@@ -49,7 +50,8 @@ async fn silence_counts_from_the_last_heartbeat_or_else_from_the_last_change() {
 
 #[tokio::test]
 async fn a_busy_mark_survives_heartbeats() {
-    let store = database().await.store;
+    let database = database().await;
+    let store = database.store;
     let graph = plain_graph(ProvisioningStatus::Active);
     store.insert_graph(&graph).await.unwrap();
     let id = graph.amphorae[0].id;
@@ -63,7 +65,8 @@ async fn a_busy_mark_survives_heartbeats() {
 
 #[tokio::test]
 async fn a_target_tells_status_and_revision() {
-    let store = database().await.store;
+    let database = database().await;
+    let store = database.store;
     let graph = plain_graph(ProvisioningStatus::Active);
     store.insert_graph(&graph).await.unwrap();
     let id = graph.amphorae[0].id;
@@ -85,7 +88,8 @@ async fn a_target_tells_status_and_revision() {
 
 #[tokio::test]
 async fn amphorae_move_only_from_the_status_named() {
-    let store = database().await.store;
+    let database = database().await;
+    let store = database.store;
     let mut ids = Vec::new();
     for status in [AmphoraStatus::Allocated, AmphoraStatus::PendingDelete] {
         let mut graph = plain_graph(ProvisioningStatus::Active);

@@ -52,7 +52,8 @@ async fn two_claimers_at_once_never_get_the_same_load_balancer() {
 
 #[tokio::test]
 async fn the_longest_due_is_claimed_first_and_what_is_not_due_not_at_all() {
-    let store = database().await.store;
+    let database = database().await;
+    let store = database.store;
     let idle = plain_graph(ProvisioningStatus::Active);
     store.insert_graph(&idle).await.unwrap();
     let mut graphs = Vec::new();
@@ -74,7 +75,8 @@ async fn the_longest_due_is_claimed_first_and_what_is_not_due_not_at_all() {
 
 #[tokio::test]
 async fn a_lease_that_ran_out_is_taken_over_and_its_holder_is_fenced() {
-    let store = database().await.store;
+    let database = database().await;
+    let store = database.store;
     let graph = pending(&store).await;
     let first = claim(&store, "a", 1).await.unwrap();
     assert_eq!(claim(&store, "b", 30).await, None, "still held");
@@ -116,7 +118,8 @@ async fn a_lease_that_ran_out_is_taken_over_and_its_holder_is_fenced() {
 
 #[tokio::test]
 async fn an_expired_holder_may_go_on_until_somebody_claims() {
-    let store = database().await.store;
+    let database = database().await;
+    let store = database.store;
     pending(&store).await;
     let lease = claim(&store, "a", 1).await.unwrap();
     assert_eq!(
@@ -130,7 +133,8 @@ async fn an_expired_holder_may_go_on_until_somebody_claims() {
 
 #[tokio::test]
 async fn an_outcome_of_an_older_intent_is_not_written() {
-    let store = database().await.store;
+    let database = database().await;
+    let store = database.store;
     let graph = pending(&store).await;
     let id = graph.load_balancer.id;
     let mut lease = claim(&store, "a", 1).await.unwrap();
@@ -176,7 +180,8 @@ async fn an_outcome_of_an_older_intent_is_not_written() {
 
 #[tokio::test]
 async fn a_back_off_holds_until_it_is_over_or_the_intent_changes() {
-    let store = database().await.store;
+    let database = database().await;
+    let store = database.store;
     let graph = pending(&store).await;
     let lease = claim(&store, "a", 1).await.unwrap();
     store.release(&lease, Some(at(100))).await.unwrap();
@@ -199,7 +204,8 @@ async fn a_back_off_holds_until_it_is_over_or_the_intent_changes() {
 
 #[tokio::test]
 async fn finish_removes_what_is_gone_and_keeps_deleted_load_balancers() {
-    let store = database().await.store;
+    let database = database().await;
+    let store = database.store;
     let mut graph = plain_graph(ProvisioningStatus::PendingDelete);
     graph.listeners.push(listener(80, at(0)));
     graph.amphorae[0].status = AmphoraStatus::PendingDelete;
@@ -246,7 +252,8 @@ async fn finish_removes_what_is_gone_and_keeps_deleted_load_balancers() {
 
 #[tokio::test]
 async fn work_left_in_the_graph_stays_due() {
-    let store = database().await.store;
+    let database = database().await;
+    let store = database.store;
     let graph = pending(&store).await;
     let lease = claim(&store, "a", 1).await.unwrap();
     let finish = store
@@ -265,7 +272,8 @@ async fn work_left_in_the_graph_stays_due() {
 
 #[tokio::test]
 async fn progress_keeps_the_generation_and_does_not_undo_other_writes() {
-    let store = database().await.store;
+    let database = database().await;
+    let store = database.store;
     let graph = pending(&store).await;
     let id = graph.load_balancer.id;
     let lease = claim(&store, "a", 1).await.unwrap();

@@ -57,7 +57,8 @@ async fn four_load_balancers(store: &Store) {
 
 #[tokio::test]
 async fn filters_compare_as_the_api_does() {
-    let store = database().await.store;
+    let database = database().await;
+    let store = database.store;
     four_load_balancers(&store).await;
     let cases = [
         ("name", "b", "b"),
@@ -101,7 +102,8 @@ async fn filters_compare_as_the_api_does() {
 
 #[tokio::test]
 async fn tag_filters_combine_by_and() {
-    let store = database().await.store;
+    let database = database().await;
+    let store = database.store;
     four_load_balancers(&store).await;
     // all, any, not all, not any, expected
     type Case<'a> = (
@@ -142,7 +144,8 @@ async fn tag_filters_combine_by_and() {
 #[tokio::test]
 async fn rows_sort_by_the_keys_given_then_by_creation() {
     use Direction::{Ascending, Descending};
-    let store = database().await.store;
+    let database = database().await;
+    let store = database.store;
     four_load_balancers(&store).await;
     let cases: [(&[(&str, Direction)], &str); 7] = [
         (&[], "a b c d"),
@@ -180,7 +183,8 @@ async fn rows_sort_by_the_keys_given_then_by_creation() {
 /// Walks pages of each size in both directions under many sort orders, with many equal keys.
 #[tokio::test]
 async fn pages_put_together_are_the_whole_list() {
-    let store = database().await.store;
+    let database = database().await;
+    let store = database.store;
     let mut choices = Choices(7);
     let mut graph = plain_graph(ProvisioningStatus::Active);
     let mut members = pool(at(0));
@@ -256,7 +260,8 @@ async fn ids(store: &Store, pool: PoolId, query: &Query) -> Vec<MemberId> {
 
 #[tokio::test]
 async fn rows_name_their_relatives() {
-    let store = database().await.store;
+    let database = database().await;
+    let store = database.store;
     let graph = related();
     store.insert_graph(&graph).await.unwrap();
     let all = Query::default();
@@ -361,7 +366,8 @@ fn related() -> Graph {
 
 #[tokio::test]
 async fn a_page_of_twenty_thousand_members_is_read_from_an_index() {
-    let store = database().await.store;
+    let database = database().await;
+    let store = database.store;
     let mut graph = plain_graph(ProvisioningStatus::Active);
     let mut large = pool(at(0));
     large.members = (0..20_000).map(|number| member(at(number / 100))).collect();

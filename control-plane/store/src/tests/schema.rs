@@ -15,8 +15,8 @@ use crate::tables;
 /// The schema as text, for each database. `UPDATE_SCHEMA=1` writes the files anew; the change is then for review.
 #[test]
 fn the_schema_of_each_database_is_the_one_on_file() {
-    fn text<B: SchemaBuilder>(builder: impl Fn() -> B) -> String {
-        let (tables, indexes) = crate::migrations::statements();
+    fn text<B: SchemaBuilder>(backend: DbBackend, builder: impl Fn() -> B) -> String {
+        let (tables, indexes) = crate::migrations::statements(backend);
         let mut lines: Vec<String> = tables
             .iter()
             .map(|table| table.to_string(builder()))
@@ -31,9 +31,12 @@ fn the_schema_of_each_database_is_the_one_on_file() {
     }
     let directory = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("schema");
     for (name, text) in [
-        ("sqlite.sql", text(|| SqliteQueryBuilder)),
-        ("mysql.sql", text(|| MysqlQueryBuilder)),
-        ("postgres.sql", text(|| PostgresQueryBuilder)),
+        ("sqlite.sql", text(DbBackend::Sqlite, || SqliteQueryBuilder)),
+        ("mysql.sql", text(DbBackend::MySql, || MysqlQueryBuilder)),
+        (
+            "postgres.sql",
+            text(DbBackend::Postgres, || PostgresQueryBuilder),
+        ),
     ] {
         let path = directory.join(name);
         if std::env::var_os("UPDATE_SCHEMA").is_some() {
@@ -46,7 +49,8 @@ fn the_schema_of_each_database_is_the_one_on_file() {
 
 #[tokio::test]
 async fn all_migrations_make_the_schema_on_file() {
-    let migrated = database().await.store;
+    let database = database().await;
+    let migrated = database.store;
     let directory = tempfile::tempdir().unwrap();
     let url = format!(
         "sqlite://{}",
@@ -101,7 +105,8 @@ async fn every_table_has_the_columns_of_its_entity() {
             .collect();
         assert_eq!(there, meant, "{name}");
     }
-    let store = database().await.store;
+    let database = database().await;
+    let store = database.store;
     compare(&store, tables::load_balancer::Entity).await;
     compare(&store, tables::listener::Entity).await;
     compare(&store, tables::pool::Entity).await;

@@ -48,7 +48,8 @@ async fn connections(store: &Store, listener: ListenerId) -> u64 {
 
 #[tokio::test]
 async fn absolute_readings_may_repeat_come_late_and_start_anew() {
-    let store = database().await.store;
+    let database = database().await;
+    let store = database.store;
     let (graph, listener, amphora) = served(&store).await;
     // epoch, reading, expected total
     for (epoch, reading, expected) in [
@@ -83,7 +84,8 @@ async fn absolute_readings_may_repeat_come_late_and_start_anew() {
 
 #[tokio::test]
 async fn a_sender_without_epochs_that_starts_anew_loses_nothing() {
-    let store = database().await.store;
+    let database = database().await;
+    let store = database.store;
     let (_, listener, amphora) = served(&store).await;
     for (reading, expected) in [(10, 10), (12, 12), (3, 15), (5, 17)] {
         totals(&store, listener, amphora, 0, reading).await;
@@ -93,7 +95,8 @@ async fn a_sender_without_epochs_that_starts_anew_loses_nothing() {
 
 #[tokio::test]
 async fn deltas_of_one_batch_all_count() {
-    let store = database().await.store;
+    let database = database().await;
+    let store = database.store;
     let (_, listener_id, amphora_id) = served(&store).await;
     let samples: Vec<StatsSample> = (1..=4)
         .map(|n| StatsSample {
@@ -109,7 +112,8 @@ async fn deltas_of_one_batch_all_count() {
 
 #[tokio::test]
 async fn totals_do_not_go_back_when_an_amphora_is_replaced() {
-    let store = database().await.store;
+    let database = database().await;
+    let store = database.store;
     let (graph, listener, old) = served(&store).await;
     let id = graph.load_balancer.id;
     totals(&store, listener, old, 1, 40).await;
@@ -145,7 +149,8 @@ async fn totals_do_not_go_back_when_an_amphora_is_replaced() {
 
 #[tokio::test]
 async fn statistics_go_with_their_listener() {
-    let store = database().await.store;
+    let database = database().await;
+    let store = database.store;
     let (graph, listener, amphora) = served(&store).await;
     totals(&store, listener, amphora, 1, 40).await;
     store
