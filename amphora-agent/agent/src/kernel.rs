@@ -19,6 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use amphora_api::{AmphoraConfig, InterfaceInfo, ListenerInfo, ListenerPath};
+use amphora_health::{Status, TargetKey};
 use amphora_proxy::Proxy;
 use async_trait::async_trait;
 use tokio::time::Instant;
@@ -41,6 +42,10 @@ use tenant::{Tenant, entering};
 /// How long a new document's interfaces may take to appear (a port is plugged just before).
 const PLUG_TIMEOUT: Duration = Duration::from_secs(2);
 const PLUG_POLL: Duration = Duration::from_millis(20);
+
+/// A switch port that just came up may drop packets for up to a second (Linux' own bridge learns of a carrier that late).
+/// A check made in that time would fail, and the first failure takes a member down.
+const SETTLE_TIME: Duration = Duration::from_secs(1);
 
 /// Looks at the kernel after which an apply gives up; two are enough unless somebody else changes things.
 const MAX_ROUNDS: usize = 4;
@@ -68,6 +73,8 @@ pub struct Kernel {
 struct Memory {
     /// Generation whose interfaces were waited for already.
     waited_for: Option<u64>,
+    /// When the interfaces that were brought up last are taken to carry packets.
+    settles_at: Option<Instant>,
     listeners: BTreeMap<Uuid, ListenerInfo>,
 }
 
@@ -173,7 +180,12 @@ impl Kernel {
             Action::SetMtu { device, mtu_bytes } => {
                 self.inside.set_mtu(device, *mtu_bytes).await?;
             }
-            Action::SetUp { device } => self.inside.set_up(device).await?,
+            Action::SetUp { device } => {
+                self.inside.set_up(device).await?;
+                if device != "lo" {
+                    lock(&self.memory).settles_at = Some(Instant::now() + SETTLE_TIME);
+                }
+            }
             Action::AddAddress { device, address } => {
                 self.inside.add_address(device, *address).await?;
             }
@@ -211,7 +223,6 @@ impl Kernel {
 
     /// Tells fast path, proxy and checks what the document and the members' states say.
     async fn data_plane(&self, document: &AmphoraConfig, outcome: &mut Outcome) {
-        self.checks.set_targets(targets(document));
         let states = self.checks.states();
         let links = match self.inside.links().await {
             Ok(links) => links,
@@ -243,6 +254,17 @@ impl Kernel {
         };
         self.apply_proxy(&compiled, outcome).await;
         self.tell(document, &links, compiled, report, outcome);
+        self.check_members(document, &states);
+    }
+
+    /// Checks go to the members the document says; new ones wait until fresh interfaces have settled.
+    fn check_members(&self, document: &AmphoraConfig, known: &BTreeMap<TargetKey, Status>) {
+        let mut targets = targets(document);
+        let settles_at = lock(&self.memory).settles_at;
+        if settles_at.is_some_and(|at| Instant::now() < at) {
+            targets.retain(|target| known.contains_key(&target.key));
+        }
+        self.checks.set_targets(targets);
     }
 
     async fn apply_proxy(&self, compiled: &Compiled, outcome: &mut Outcome) {
@@ -437,7 +459,17 @@ impl DataPlane for Kernel {
     }
 
     async fn member_changed(&self) {
-        self.checks.changed().await;
+        let settles_at = lock(&self.memory).settles_at;
+        let settled = async {
+            match settles_at {
+                Some(at) => tokio::time::sleep_until(at).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = self.checks.changed() => {}
+            () = settled => lock(&self.memory).settles_at = None,
+        }
     }
 
     async fn readings(&self) -> Readings {
