@@ -2,7 +2,7 @@
 
 use axum::body::Body;
 use axum::http::header::{ALLOW, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
-use axum::http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
+use axum::http::{HeaderName, HeaderValue, Method, Response, StatusCode};
 use lb_drivers::{DriverError, IdentityError};
 use lb_model::{Fault, FaultKind};
 use lb_store::StoreError;
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 pub(crate) struct ApiFault {
     status: StatusCode,
     body: Shape,
-    headers: HeaderMap,
+    headers: Vec<(HeaderName, HeaderValue)>,
 }
 
 /// The bodies an error can have.
@@ -37,7 +37,7 @@ impl ApiFault {
         Self {
             status,
             body,
-            headers: HeaderMap::new(),
+            headers: Vec::new(),
         }
     }
 
@@ -69,7 +69,7 @@ impl ApiFault {
         );
         let names: Vec<&str> = allowed.iter().map(Method::as_str).collect();
         if let Ok(value) = HeaderValue::from_str(&names.join(", ")) {
-            fault.headers.insert(ALLOW, value);
+            fault.headers.push((ALLOW, value));
         }
         fault
     }
@@ -108,7 +108,7 @@ impl ApiFault {
         let mut fault = Self::resource(StatusCode::SERVICE_UNAVAILABLE, text);
         fault
             .headers
-            .insert(RETRY_AFTER, HeaderValue::from_static("1"));
+            .push((RETRY_AFTER, HeaderValue::from_static("1")));
         fault
     }
 
@@ -151,7 +151,7 @@ impl ApiFault {
         };
         let mut response = Response::new(Body::from(body));
         *response.status_mut() = self.status;
-        *response.headers_mut() = self.headers;
+        response.headers_mut().extend(self.headers);
         response
             .headers_mut()
             .insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
@@ -262,7 +262,7 @@ impl From<IdentityError> for ApiFault {
                 );
                 fault
                     .headers
-                    .insert(WWW_AUTHENTICATE, HeaderValue::from_static("Keystone"));
+                    .push((WWW_AUTHENTICATE, HeaderValue::from_static("Keystone")));
                 fault
             }
             IdentityError::Unavailable { .. } => {

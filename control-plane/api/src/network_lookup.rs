@@ -121,13 +121,12 @@ fn list(request: &Request, root: &str, mut items: Vec<Value>) -> Result<Value> {
             None => items.clear(),
         }
     }
-    if let Some(limit) = request
+    let limit = request
         .parameter("limit")
         .and_then(|text| text.parse().ok())
-    {
-        if limit > 0 {
-            items.truncate(limit);
-        }
+        .filter(|limit| *limit > 0);
+    if let Some(limit) = limit {
+        items.truncate(limit);
     }
     let fields: Vec<&str> = request
         .query

@@ -64,10 +64,10 @@ impl Route {
             .split('/')
             .map(|segment| query_string::decode(segment, false))
             .collect();
-        if let Some(last) = segments.last_mut() {
-            if let Some(stem) = last.strip_suffix(".json") {
-                *last = stem.to_owned();
-            }
+        if let Some(last) = segments.last_mut()
+            && let Some(stem) = last.strip_suffix(".json")
+        {
+            *last = stem.to_owned();
         }
         let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
         match segments.as_slice() {

@@ -48,10 +48,8 @@ async fn serve(
         }
     };
     span.in_scope(|| tracing::debug!(status = response.status().as_u16(), "answered"));
-    if tagged {
-        if let Ok(value) = HeaderValue::from_str(&request_id) {
-            response.headers_mut().insert(REQUEST_ID, value);
-        }
+    if tagged && let Ok(value) = HeaderValue::from_str(&request_id) {
+        response.headers_mut().insert(REQUEST_ID, value);
     }
     response
 }

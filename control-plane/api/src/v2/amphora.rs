@@ -6,7 +6,7 @@ use lb_model::change;
 use lb_model::{AmphoraId, Fault, LoadBalancerId, Resource};
 use serde_json::{Value, json};
 
-use super::{by_id, change};
+use super::{by_id, commit};
 use crate::fault::{Result, answer, empty};
 use crate::page::{self, Page, list_fault};
 use crate::request::{Request, id};
@@ -66,7 +66,7 @@ pub(super) async fn failover(request: &Request, text: &str) -> Result<Response<B
     let (id, lb) = existing(request, text).await?;
     let now = request.state.now();
     let missing = || Fault::not_found(RESOURCE, text);
-    change(&request.state, lb, missing, |graph| {
+    commit(&request.state, lb, missing, |graph| {
         change::request_amphora_failover(graph, id, now)
     })
     .await?;

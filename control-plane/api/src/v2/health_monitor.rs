@@ -7,7 +7,7 @@ use lb_model::spec::{HealthMonitorCreate, HealthMonitorUpdate};
 use lb_model::{Fault, Graph, HealthMonitorId, LoadBalancerId, Resource};
 use serde_json::{Value, json};
 
-use super::{by_id, change, written};
+use super::{by_id, commit, written};
 use crate::fault::{Result, answer, empty};
 use crate::page::{self, Page, list_fault};
 use crate::request::{Request, id};
@@ -60,7 +60,7 @@ pub(super) async fn create(request: &Request) -> Result<Response<Body>> {
     policy::allow_load_balancer(state, &request.caller, lb).await?;
     let id = HealthMonitorId::random();
     let now = state.now();
-    let ((), graph) = change(state, lb, missing, |graph| {
+    let ((), graph) = commit(state, lb, missing, |graph| {
         change::create_health_monitor(
             graph,
             pool,
@@ -81,7 +81,7 @@ pub(super) async fn update(request: &Request, text: &str) -> Result<Response<Bod
     let state = &request.state;
     let now = state.now();
     let missing = || Fault::not_found(RESOURCE, text);
-    let ((), graph) = change(state, lb, missing, |graph| {
+    let ((), graph) = commit(state, lb, missing, |graph| {
         change::update_health_monitor(graph, id, &spec, &state.config.rules, now)
     })
     .await?;
@@ -93,7 +93,7 @@ pub(super) async fn delete(request: &Request, text: &str) -> Result<Response<Bod
     let (id, lb) = existing(request, text).await?;
     let now = request.state.now();
     let missing = || Fault::not_found(RESOURCE, text);
-    change(&request.state, lb, missing, |graph| {
+    commit(&request.state, lb, missing, |graph| {
         change::delete_health_monitor(graph, id, now)
     })
     .await?;

@@ -7,7 +7,7 @@ use lb_model::spec::{ListenerCreate, ListenerUpdate};
 use lb_model::{Fault, Graph, ListenerId, LoadBalancerId, Resource};
 use serde_json::{Value, json};
 
-use super::{by_id, change, written};
+use super::{by_id, commit, written};
 use crate::fault::{Result, answer, empty};
 use crate::page::{self, Page, list_fault};
 use crate::request::{Request, id};
@@ -55,7 +55,7 @@ pub(super) async fn create(request: &Request) -> Result<Response<Body>> {
     let id = ListenerId::random();
     let now = state.now();
     let missing = || Fault::not_found(Resource::LoadBalancer, lb);
-    let ((), graph) = change(state, lb, missing, |graph| {
+    let ((), graph) = commit(state, lb, missing, |graph| {
         change::create_listener(graph, &spec.listener, id, &state.config.rules, now)
     })
     .await?;
@@ -69,7 +69,7 @@ pub(super) async fn update(request: &Request, text: &str) -> Result<Response<Bod
     let state = &request.state;
     let now = state.now();
     let missing = || Fault::not_found(RESOURCE, text);
-    let ((), graph) = change(state, lb, missing, |graph| {
+    let ((), graph) = commit(state, lb, missing, |graph| {
         change::update_listener(graph, id, &spec, &state.config.rules, now)
     })
     .await?;
@@ -81,7 +81,7 @@ pub(super) async fn delete(request: &Request, text: &str) -> Result<Response<Bod
     let (id, lb) = existing(request, text).await?;
     let now = request.state.now();
     let missing = || Fault::not_found(RESOURCE, text);
-    change(&request.state, lb, missing, |graph| {
+    commit(&request.state, lb, missing, |graph| {
         change::delete_listener(graph, id, now)
     })
     .await?;

@@ -6,8 +6,9 @@ use lb_model::change::{self, GraphSeed, build_graph};
 use lb_model::spec::{Field, GraphPool, LoadBalancerCreate, LoadBalancerUpdate, PoolDefinition};
 use lb_model::{Fault, Graph, LoadBalancerId, Resource, SubnetId};
 use serde_json::json;
+use tracing::Instrument;
 
-use super::{by_id, change};
+use super::{by_id, commit};
 use crate::fault::{Result, answer, empty};
 use crate::page::{self, Page, list_fault};
 use crate::request::{Request, id};
@@ -78,7 +79,7 @@ pub(super) async fn create(request: &Request) -> Result<Response<Body>> {
     };
     let graph = build_graph(&spec, seed, &state.config.rules, state.now())?;
     // A caller that hangs up must not leave a port without its load balancer: from here on the work is not dropped.
-    let task = tokio::spawn(make(state.clone(), plan, graph));
+    let task = tokio::spawn(make(state.clone(), plan, graph).in_current_span());
     let graph = task.await.map_err(|_| {
         crate::fault::ApiFault::resource(
             StatusCode::INTERNAL_SERVER_ERROR,
@@ -163,19 +164,19 @@ pub(super) async fn update(request: &Request, text: &str) -> Result<Response<Bod
     if spec.vip_qos_policy_id != Field::Absent {
         return Err(no_qos().into());
     }
-    if let Field::Value(groups) = &spec.vip_sg_ids {
-        if let Some(group) = groups.first() {
-            return Err(Fault::InvalidReference {
-                resource: "Security Group",
-                id: group.to_string(),
-            }
-            .into());
+    if let Field::Value(groups) = &spec.vip_sg_ids
+        && let Some(group) = groups.first()
+    {
+        return Err(Fault::InvalidReference {
+            resource: "Security Group",
+            id: group.to_string(),
         }
+        .into());
     }
     let state = &request.state;
     let now = state.now();
     let missing = || Fault::not_found(RESOURCE, text);
-    let ((), graph) = change(state, id, missing, |graph| {
+    let ((), graph) = commit(state, id, missing, |graph| {
         change::update_load_balancer(graph, &spec, now)
     })
     .await?;
@@ -188,7 +189,7 @@ pub(super) async fn delete(request: &Request, text: &str) -> Result<Response<Bod
     let cascade = request.flag("cascade");
     let now = request.state.now();
     let missing = || Fault::not_found(RESOURCE, text);
-    change(&request.state, id, missing, |graph| {
+    commit(&request.state, id, missing, |graph| {
         change::delete_load_balancer(graph, cascade, now)
     })
     .await?;
@@ -200,7 +201,7 @@ pub(super) async fn failover(request: &Request, text: &str) -> Result<Response<B
     policy::allow_admin(&request.caller)?;
     let now = request.state.now();
     let missing = || Fault::not_found(RESOURCE, text);
-    change(&request.state, id, missing, |graph| {
+    commit(&request.state, id, missing, |graph| {
         change::request_failover(graph, now)
     })
     .await?;

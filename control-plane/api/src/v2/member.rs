@@ -7,7 +7,7 @@ use lb_model::spec::{MemberBatch, MemberCreate, MemberUpdate};
 use lb_model::{Fault, Graph, LoadBalancerId, MemberId, PoolId, Resource};
 use serde_json::{Value, json};
 
-use super::{by_id, change, written};
+use super::{by_id, commit, written};
 use crate::fault::{ApiFault, Result, answer, empty};
 use crate::page::{self, Page, list_fault};
 use crate::request::{Request, id};
@@ -52,7 +52,7 @@ pub(super) async fn create(request: &Request, pool: &str) -> Result<Response<Bod
     let id = MemberId::random();
     let now = state.now();
     let missing = || Fault::not_found(Resource::Pool, pool);
-    let ((), graph) = change(state, lb, missing, |graph| {
+    let ((), graph) = commit(state, lb, missing, |graph| {
         change::create_member(graph, pool, &spec, id, &state.config.rules, now)
     })
     .await?;
@@ -66,7 +66,7 @@ pub(super) async fn update(request: &Request, pool: &str, text: &str) -> Result<
     let id: MemberId = id(RESOURCE, text)?;
     let now = request.state.now();
     let missing = || Fault::not_found(RESOURCE, text);
-    let ((), graph) = change(&request.state, lb, missing, |graph| {
+    let ((), graph) = commit(&request.state, lb, missing, |graph| {
         change::update_member(graph, pool, id, &spec, now)
     })
     .await?;
@@ -79,7 +79,7 @@ pub(super) async fn delete(request: &Request, pool: &str, text: &str) -> Result<
     let id: MemberId = id(RESOURCE, text)?;
     let now = request.state.now();
     let missing = || Fault::not_found(RESOURCE, text);
-    change(&request.state, lb, missing, |graph| {
+    commit(&request.state, lb, missing, |graph| {
         change::delete_member(graph, pool, id, now)
     })
     .await?;

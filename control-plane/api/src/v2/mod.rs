@@ -98,7 +98,7 @@ pub(crate) async fn handle(
 }
 
 /// One transaction under the load balancer's lock; `missing` is the answer when it is gone.
-async fn change<T, F>(
+async fn commit<T, F>(
     state: &ApiState,
     id: LoadBalancerId,
     missing: impl FnOnce() -> Fault,

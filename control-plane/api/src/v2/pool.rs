@@ -7,7 +7,7 @@ use lb_model::spec::{PoolCreate, PoolUpdate};
 use lb_model::{Fault, LoadBalancerId, PoolId, Resource};
 use serde_json::json;
 
-use super::{by_id, change, written};
+use super::{by_id, commit, written};
 use crate::fault::{Result, answer, empty};
 use crate::page::{self, Page, list_fault};
 use crate::request::{Request, id};
@@ -51,7 +51,7 @@ pub(super) async fn create(request: &Request) -> Result<Response<Body>> {
     let id = PoolId::random();
     let now = state.now();
     let missing = || Fault::not_found(Resource::LoadBalancer, lb);
-    let ((), graph) = change(state, lb, missing, |graph| {
+    let ((), graph) = commit(state, lb, missing, |graph| {
         change::create_pool(
             graph,
             &spec.pool,
@@ -95,7 +95,7 @@ pub(super) async fn update(request: &Request, text: &str) -> Result<Response<Bod
     let state = &request.state;
     let now = state.now();
     let missing = || Fault::not_found(RESOURCE, text);
-    let ((), graph) = change(state, lb, missing, |graph| {
+    let ((), graph) = commit(state, lb, missing, |graph| {
         change::update_pool(graph, id, &spec, &state.config.rules, now)
     })
     .await?;
@@ -107,7 +107,7 @@ pub(super) async fn delete(request: &Request, text: &str) -> Result<Response<Bod
     let (id, lb) = existing(request, text).await?;
     let now = request.state.now();
     let missing = || Fault::not_found(RESOURCE, text);
-    change(&request.state, lb, missing, |graph| {
+    commit(&request.state, lb, missing, |graph| {
         change::delete_pool(graph, id, now)
     })
     .await?;

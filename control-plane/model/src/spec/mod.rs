@@ -16,3 +16,6 @@ pub use member::{MemberBatch, MemberCreate, MemberUpdate};
 pub use pool::{
     GraphPool, NewPool, PoolCreate, PoolDefinition, PoolUpdate, SessionPersistenceSpec,
 };
+
+#[cfg(test)]
+mod tests;

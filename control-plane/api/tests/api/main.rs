@@ -1,0 +1,14 @@
+//! The API as clients see it: request, status, body. A real store in a temporary directory, the network in memory.
+
+mod amphorae;
+mod health_monitors;
+mod listeners;
+mod lists;
+mod load_balancers;
+mod members;
+mod negotiation;
+mod network_lookups;
+mod pools;
+mod routes;
+mod support;
+mod vips;
