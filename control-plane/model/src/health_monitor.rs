@@ -139,7 +139,8 @@ mod tests {
 
     #[test]
     fn expected_codes_are_a_list_or_one_range() {
-        let cases: [(&str, Option<&[(u16, u16)]>); 11] = [
+        type Ranges = &'static [(u16, u16)];
+        let cases: [(&str, Option<Ranges>); 11] = [
             ("200", Some(&[(200, 200)])),
             ("200,202", Some(&[(200, 200), (202, 202)])),
             ("200, 202", Some(&[(200, 200), (202, 202)])),

@@ -1,5 +1,10 @@
 //! The API as clients see it: request, status, body. A real store in a temporary directory, the network in memory.
 
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test that cannot go on says so by failing"
+)]
+
 mod amphorae;
 mod health_monitors;
 mod listeners;

@@ -437,7 +437,8 @@ fn a_null_in_a_listener_update_resets_to_the_default() {
 
 #[test]
 fn immutable_attributes_are_unknown_to_an_update() {
-    let cases: &[(&str, fn(&Value) -> Result<(), Fault>)] = &[
+    type Decode = fn(&Value) -> Result<(), Fault>;
+    let cases: &[(&str, Decode)] = &[
         ("listener.protocol", |v| ListenerUpdate::decode(v).map(drop)),
         ("listener.protocol_port", |v| {
             ListenerUpdate::decode(v).map(drop)
