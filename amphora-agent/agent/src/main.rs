@@ -15,8 +15,8 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+// The system's allocator: with mimalloc the memory that loading the programs takes for a moment (the kernel's type
+// information) stays resident, 60 MiB instead of 5.
 
 /// Agent of an amphora: puts the control plane's documents into force.
 #[derive(Debug, Parser)]
