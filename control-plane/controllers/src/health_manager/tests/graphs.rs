@@ -13,7 +13,7 @@ use lb_store::Store;
 
 /// So many milliseconds after the start of the test's time.
 pub(super) fn at(millis: i64) -> Timestamp {
-    Timestamp::from_micros(1_800_000_000_000_000).plus_millis(millis)
+    Timestamp::from_micros(1_700_000_000_000_000).plus_millis(millis)
 }
 
 pub(super) struct Database {
