@@ -241,6 +241,8 @@ impl Agent {
                 () = self.plane.member_changed() => true,
                 () = tokio::time::sleep(RETRY) => false,
             };
+            // Looked at under the lock: a document may just have left its problems.
+            let _applying = self.applying.lock().await;
             let broken = {
                 let state = self.read_state();
                 !state.outcome.problems.is_empty() || !state.outcome.failed_listeners.is_empty()
@@ -248,17 +250,19 @@ impl Agent {
             if !changed && !broken {
                 continue;
             }
-            let _applying = self.applying.lock().await;
             let Some(document) = self.document() else {
                 continue;
             };
-            if changed {
+            // An apply does all that a refresh does, and keeps sight of what is still not done.
+            if changed && !broken {
                 let span = tracing::info_span!("refresh", generation = document.generation);
                 let outcome = self.plane.refresh(&document).instrument(span.clone()).await;
                 self.keep(outcome, &span);
-                self.news.notify_one();
             } else {
                 self.apply(&document).await;
+            }
+            if changed {
+                self.news.notify_one();
             }
         }
     }

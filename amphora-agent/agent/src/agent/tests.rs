@@ -246,6 +246,34 @@ async fn what_could_not_be_done_is_tried_again() {
     assert!(fixture.agent.info().problems.is_empty());
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_members_change_does_not_hide_what_is_still_not_done() {
+    let fixture = Fixture::new();
+    let broken = || Outcome {
+        problems: vec!["no interface yet".into()],
+        ..Outcome::default()
+    };
+    fixture
+        .plane
+        .outcomes
+        .lock()
+        .unwrap()
+        .extend([broken(), broken()]);
+    fixture
+        .agent
+        .put_config(samples::document(3))
+        .await
+        .unwrap_err();
+    let keeper = tokio::spawn(Arc::clone(&fixture.agent).keep_in_force());
+    fixture.plane.changed.notify_one();
+    // Less than it takes until the next try.
+    tokio::time::sleep(RETRY / 2).await;
+    assert_eq!(fixture.agent.info().problems, ["no interface yet"]);
+    tokio::time::sleep(RETRY * 2).await;
+    keeper.abort();
+    assert!(fixture.agent.info().problems.is_empty());
+}
+
 #[tokio::test]
 async fn counters_do_not_fall_when_the_agent_is_restarted() {
     let fixture = Fixture::new();
