@@ -3,5 +3,17 @@
 //! Everything here is a value that cleans up after itself when dropped, also on panic.
 
 mod api;
+mod client;
+mod inside;
+mod member;
+pub mod scene;
+mod stack;
 
 pub use api::{Answer, Api};
+pub use client::{
+    LongLived, Probe, Sample, Tally, Traffic, first_answer, http_requests, tcp_connections,
+    udp_exchanges,
+};
+pub use inside::{Background, Stop, inside};
+pub use member::{Member, Service};
+pub use stack::{NETWORKS, Stack, StackOptions, binary};

@@ -129,6 +129,11 @@ impl Layout {
         self.state_dir.join("bpf")
     }
 
+    /// Processes of the control plane that use the stack, a file each.
+    pub(crate) fn processes(&self) -> PathBuf {
+        self.state_dir.join("processes")
+    }
+
     pub(crate) fn amphorae(&self) -> PathBuf {
         self.state_dir.join("amphorae")
     }

@@ -16,6 +16,8 @@ use crate::DriverError;
 /// record is trusted.
 pub(crate) fn destroy(name: &str, state_dir: &Path) -> Result<(), DriverError> {
     let layout = Layout::new(name, state_dir)?;
+    // First who could make anew what is removed below.
+    process::kill_all_recorded(&layout.processes())?;
     let lock = if layout.state_dir.is_dir() {
         Some(FileLock::acquire(&layout.lock())?)
     } else {

@@ -10,6 +10,7 @@
 //! amphorae/<id>/state/          its agent's ledger
 //! amphorae/<id>/agent.{log,pid}
 //! bpf/<id>/                     its pinned maps, on a BPF file system mounted at bpf/
+//! processes/<pid>               control planes that use the stack
 //! *.lock                        held while something is changed
 //! ```
 //!
@@ -116,6 +117,12 @@ impl LocalStack {
             })
         })
         .await
+    }
+
+    /// Writes this process down as one of the stack's, so that [`destroy`](Self::destroy) ends it first.
+    pub async fn record_process(&self) -> Result<(), DriverError> {
+        let dir = self.stack.layout.processes();
+        blocking(move || process::record_own(&dir)).await
     }
 
     /// Removes all processes, namespaces, mounts, pinned objects and records of a stack, running, crashed or half

@@ -184,6 +184,30 @@ pub(crate) fn recorded(pid_file: &Path) -> Result<Option<ProcessRecord>, DriverE
     }
 }
 
+/// Records this process in a directory.
+pub(crate) fn record_own(dir: &Path) -> Result<(), DriverError> {
+    record::ensure_private_dir(dir)?;
+    let pid = std::process::id();
+    let own = i32::try_from(pid).ok().and_then(ProcessRecord::of);
+    record::write(&dir.join(pid.to_string()), &own)
+}
+
+/// Kills every other process recorded in a directory that still is that process, and removes the directory.
+pub(crate) fn kill_all_recorded(dir: &Path) -> Result<(), DriverError> {
+    let entries = match fs::read_dir(dir) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(DriverError::io(format!("list {}", dir.display()))(error)),
+    };
+    let own = std::process::id().to_string();
+    for entry in entries.flatten() {
+        if entry.file_name() != own.as_str() {
+            kill_recorded(&entry.path())?;
+        }
+    }
+    record::remove_tree(dir)
+}
+
 /// Kills the process a pid file names, when it still is that process.
 pub(crate) fn kill_recorded(pid_file: &Path) -> Result<(), DriverError> {
     match recorded(pid_file)? {

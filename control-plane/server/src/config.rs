@@ -1,0 +1,330 @@
+//! The configuration file: TOML, read once, every problem reported together, unknown keys refused.
+//!
+//! Each field names the option of Octavia it mirrors, where there is one. Secrets are given by file path only.
+
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use serde::{Deserialize, Serialize};
+
+/// Everything a process of the control plane can be told.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Config {
+    pub(crate) database: Database,
+    pub(crate) api: Api,
+    pub(crate) worker: Worker,
+    pub(crate) health_manager: HealthManager,
+    pub(crate) housekeeping: Housekeeping,
+    pub(crate) certificates: Certificates,
+    pub(crate) local: Local,
+}
+
+/// `[database]`
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Database {
+    /// `sqlite://PATH`, `mysql://…` or `postgres://…` (`database.connection`).
+    pub(crate) url: String,
+}
+
+/// `[api]`
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Api {
+    /// Address and port of the REST API (`api_settings.bind_host`, `bind_port`).
+    pub(crate) bind: SocketAddr,
+    /// What links in answers begin with; from the request when absent (`api_settings.api_base_uri`).
+    pub(crate) base_uri: Option<String>,
+    /// Items of a page at most (`api_settings.pagination_max_limit`).
+    pub(crate) pagination_max_limit: u64,
+}
+
+/// `[worker]`
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Worker {
+    /// Load balancers worked on at once (`task_flow.max_workers`).
+    pub(crate) tasks: usize,
+    /// Milliseconds a claim lasts without being renewed: how long a dead worker's work waits for another.
+    pub(crate) lease_ms: u64,
+    /// Milliseconds between looks for work that nobody announced.
+    pub(crate) poll_ms: u64,
+    /// Seconds until an operation that cannot succeed ends in ERROR.
+    pub(crate) operation_timeout_s: u64,
+    /// Seconds that a replaced amphora may go on with its connections in a planned failover.
+    pub(crate) drain_timeout_s: u64,
+}
+
+/// `[health_manager]`
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct HealthManager {
+    /// Where heartbeats are received (`health_manager.bind_ip`, `bind_port`).
+    pub(crate) bind: SocketAddr,
+    /// Where amphorae send them: every health manager of the deployment (`health_manager.controller_ip_port_list`).
+    /// Filled in by the local stack.
+    pub(crate) controllers: Vec<SocketAddr>,
+    /// File with the shared key (`health_manager.heartbeat_key`). Made by the local stack when absent.
+    pub(crate) heartbeat_key_file: Option<PathBuf>,
+    /// Milliseconds between heartbeats (`health_manager.heartbeat_interval`).
+    pub(crate) heartbeat_interval_ms: u64,
+    /// Milliseconds of silence after which an amphora is replaced (`health_manager.heartbeat_timeout`).
+    pub(crate) heartbeat_timeout_ms: u64,
+    /// So many silent amphorae at once stop automatic failover (`health_manager.failover_threshold`).
+    pub(crate) failover_threshold: Option<usize>,
+}
+
+/// `[housekeeping]`
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Housekeeping {
+    /// Seconds between purges (`house_keeping.cleanup_interval`).
+    pub(crate) cleanup_interval_s: u64,
+    /// Seconds a deleted row is kept (`house_keeping.load_balancer_expiry_age`).
+    pub(crate) expiry_age_s: u64,
+}
+
+/// `[certificates]`
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Certificates {
+    /// Folder of the certificate authority (`certificates.ca_certificate`, `ca_private_key`); made when absent.
+    pub(crate) dir: Option<PathBuf>,
+}
+
+/// `[local]`, used with `--local`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Local {
+    /// First part of the name of every network namespace; 1-16 lower-case letters or digits.
+    pub(crate) name: String,
+    /// Database, keys, ports and amphorae live here.
+    pub(crate) state_dir: PathBuf,
+    /// File that declares the tenant networks.
+    pub(crate) networks: Option<PathBuf>,
+    /// The agent's binary; beside this one when absent.
+    pub(crate) agent: Option<PathBuf>,
+}
+
+impl Default for Database {
+    fn default() -> Self {
+        Self { url: String::new() }
+    }
+}
+
+impl Default for Api {
+    fn default() -> Self {
+        Self {
+            bind: SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 9876)),
+            base_uri: None,
+            pagination_max_limit: 1000,
+        }
+    }
+}
+
+impl Default for Worker {
+    fn default() -> Self {
+        Self {
+            tasks: 8,
+            lease_ms: 10_000,
+            poll_ms: 500,
+            operation_timeout_s: 120,
+            drain_timeout_s: 10,
+        }
+    }
+}
+
+impl Default for HealthManager {
+    fn default() -> Self {
+        Self {
+            bind: SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 5555)),
+            controllers: Vec::new(),
+            heartbeat_key_file: None,
+            heartbeat_interval_ms: 10_000,
+            heartbeat_timeout_ms: 60_000,
+            failover_threshold: None,
+        }
+    }
+}
+
+impl Default for Housekeeping {
+    fn default() -> Self {
+        Self {
+            cleanup_interval_s: 30,
+            expiry_age_s: 604_800,
+        }
+    }
+}
+
+impl Default for Local {
+    fn default() -> Self {
+        Self {
+            name: "lb".to_owned(),
+            state_dir: PathBuf::from("/var/lib/octavia-local"),
+            networks: None,
+            agent: None,
+        }
+    }
+}
+
+impl Config {
+    /// Defaults of a machine of one's own: beats often enough that a dead amphora is replaced within seconds.
+    pub(crate) fn local() -> Self {
+        Self {
+            worker: Worker {
+                lease_ms: 3_000,
+                poll_ms: 100,
+                ..Worker::default()
+            },
+            health_manager: HealthManager {
+                heartbeat_interval_ms: 300,
+                heartbeat_timeout_ms: 2_000,
+                ..HealthManager::default()
+            },
+            ..Self::default()
+        }
+    }
+
+    /// Reads `path` over the defaults of the chosen mode.
+    pub(crate) fn read(path: Option<&Path>, local: bool) -> Result<Self> {
+        let base = if local {
+            Self::local()
+        } else {
+            Self::default()
+        };
+        let Some(path) = path else {
+            return Ok(base);
+        };
+        let text = std::fs::read_to_string(path)
+            .with_context(|| format!("read configuration {}", path.display()))?;
+        base.overlay(&text)
+            .with_context(|| format!("configuration {}", path.display()))
+    }
+
+    /// These values with those of a TOML text in their place.
+    fn overlay(&self, text: &str) -> Result<Self> {
+        let mut merged = toml::Table::try_from(self)?;
+        let given: toml::Table = toml::from_str(text)?;
+        for (section, values) in given {
+            match (merged.get_mut(&section), values) {
+                (Some(toml::Value::Table(known)), toml::Value::Table(values)) => {
+                    known.extend(values);
+                }
+                (_, values) => {
+                    merged.insert(section, values);
+                }
+            }
+        }
+        Ok(merged.try_into()?)
+    }
+
+    /// Every problem of the values, one a line.
+    pub(crate) fn check(&self) -> Result<()> {
+        let mut problems = Vec::new();
+        let mut require = |holds: bool, problem: String| {
+            if !holds {
+                problems.push(problem);
+            }
+        };
+        let Self {
+            database: _,
+            api,
+            worker,
+            health_manager,
+            housekeeping,
+            certificates: _,
+            local,
+        } = self;
+        require(
+            api.pagination_max_limit >= 1,
+            "api.pagination_max_limit: 0: must be at least 1".to_owned(),
+        );
+        require(
+            (1..=256).contains(&worker.tasks),
+            format!("worker.tasks: {}: must be 1-256", worker.tasks),
+        );
+        require(
+            worker.lease_ms >= 500,
+            format!("worker.lease_ms: {}: must be at least 500", worker.lease_ms),
+        );
+        require(
+            worker.poll_ms >= 10,
+            format!("worker.poll_ms: {}: must be at least 10", worker.poll_ms),
+        );
+        let interval = health_manager.heartbeat_interval_ms;
+        require(
+            (50..=600_000).contains(&interval),
+            format!("health_manager.heartbeat_interval_ms: {interval}: must be 50-600000"),
+        );
+        let timeout = health_manager.heartbeat_timeout_ms;
+        require(
+            timeout >= interval.saturating_mul(3),
+            format!(
+                "health_manager.heartbeat_timeout_ms: {timeout}: must be at least three intervals ({interval} ms)"
+            ),
+        );
+        require(
+            housekeeping.cleanup_interval_s >= 1,
+            "housekeeping.cleanup_interval_s: 0: must be at least 1".to_owned(),
+        );
+        let plain = local
+            .name
+            .bytes()
+            .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
+        require(
+            plain && (1..=16).contains(&local.name.len()),
+            format!(
+                "local.name: {:?}: must be 1-16 lower-case letters or digits",
+                local.name
+            ),
+        );
+        if problems.is_empty() {
+            return Ok(());
+        }
+        bail!("{}", problems.join("\n"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn defaults_of_both_modes_are_valid() {
+        Config::default().check().unwrap();
+        Config::local().check().unwrap();
+    }
+
+    #[test]
+    fn a_given_value_replaces_one_default_and_leaves_its_neighbours() {
+        let config = Config::local()
+            .overlay("[health_manager]\nheartbeat_timeout_ms = 5000\n")
+            .unwrap();
+        assert_eq!(config.health_manager.heartbeat_timeout_ms, 5_000);
+        assert_eq!(config.health_manager.heartbeat_interval_ms, 300);
+    }
+
+    #[test]
+    fn an_unknown_key_is_refused_by_name() {
+        for text in ["[worker]\ntask = 3\n", "[wroker]\ntasks = 3\n"] {
+            let error = Config::default().overlay(text).unwrap_err();
+            let error = format!("{error:#}");
+            assert!(
+                error.contains("task") || error.contains("wroker"),
+                "{error}"
+            );
+        }
+    }
+
+    #[test]
+    fn every_problem_is_reported_at_once() {
+        let mut config = Config::default();
+        config.worker.tasks = 0;
+        config.local.name = "a name".to_owned();
+        config.health_manager.heartbeat_timeout_ms = 1;
+        let report = config.check().unwrap_err().to_string();
+        assert_eq!(report.lines().count(), 3, "{report}");
+    }
+}

@@ -1,0 +1,65 @@
+//! The shared key of the heartbeats, kept in a file that only its owner reads.
+
+use std::fs::OpenOptions;
+use std::io::{ErrorKind, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use lb_drivers::Secret;
+
+/// The key in the file; a new random one when there is no file.
+pub(crate) fn read_or_create(path: &Path) -> Result<Secret> {
+    let fresh = hex::encode(rand::random::<[u8; 32]>());
+    let created = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path);
+    match created {
+        Ok(mut file) => {
+            file.write_all(fresh.as_bytes())
+                .and_then(|()| file.sync_all())
+                .with_context(|| format!("write heartbeat key {}", path.display()))?;
+            Ok(Secret::new(fresh))
+        }
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => read(path),
+        Err(error) => {
+            Err(error).with_context(|| format!("create heartbeat key {}", path.display()))
+        }
+    }
+}
+
+/// The key in the file.
+pub(crate) fn read(path: &Path) -> Result<Secret> {
+    let text = std::fs::read_to_string(path)
+        .with_context(|| format!("read heartbeat key {}", path.display()))?;
+    let key = text.trim();
+    if key.is_empty() {
+        bail!("heartbeat key {} is empty", path.display());
+    }
+    Ok(Secret::new(key))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_made_once_and_read_after_that() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("key");
+        let first = read_or_create(&path).unwrap();
+        let second = read_or_create(&path).unwrap();
+        assert_eq!(first.expose(), second.expose());
+        assert_eq!(first.expose().len(), 64);
+    }
+
+    #[test]
+    fn an_empty_key_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("key");
+        std::fs::write(&path, "\n").unwrap();
+        assert!(read_or_create(&path).is_err());
+    }
+}

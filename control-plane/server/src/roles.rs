@@ -1,0 +1,327 @@
+//! Wiring: which role needs what, and running them until a signal.
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result, anyhow, bail};
+use lb_api::{ApiConfig, ApiState, Clock};
+use lb_controllers::health_manager::{
+    HealthManager, HealthManagerDeps, HealthManagerSettings, HeartbeatKeys, LivenessSettings,
+};
+use lb_controllers::housekeeping::{Housekeeping, HousekeepingSettings};
+use lb_controllers::worker::{Deadlines, Settings, Worker, WorkerDeps};
+use lb_drivers::amphora::HttpsAmphoraDriver;
+use lb_drivers::identity::NoIdentity;
+use lb_drivers::local::{LocalStack, StackConfig};
+use lb_drivers::{CertificateAuthority, Secret};
+use lb_model::Timestamp;
+use lb_store::Store;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use crate::config::Config;
+use crate::key;
+
+/// Project of load balancers whose request names none: without authentication there is nobody to ask.
+const LOCAL_PROJECT: &str = "local";
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Role {
+    Api,
+    Worker,
+    HealthManager,
+    Housekeeping,
+}
+
+impl Role {
+    pub(crate) const ALL: &'static [Self] = &[
+        Self::Api,
+        Self::Worker,
+        Self::HealthManager,
+        Self::Housekeeping,
+    ];
+}
+
+/// Built roles: every socket is bound, nothing runs.
+pub(crate) struct Roles {
+    api: Option<(TcpListener, axum::Router)>,
+    worker: Option<Worker>,
+    health_manager: Option<HealthManager>,
+    housekeeping: Option<Housekeeping>,
+}
+
+impl Roles {
+    pub(crate) async fn build(config: Config, roles: &[Role]) -> Result<Self> {
+        std::fs::create_dir_all(&config.local.state_dir)
+            .with_context(|| format!("make {}", config.local.state_dir.display()))?;
+        let store = connect(&config).await?;
+        store
+            .migrate()
+            .await
+            .context("bring the schema up to date")?;
+        let stack = open_stack(&config).await?;
+        let key = heartbeat_key(&config)?;
+        let has = |role| roles.contains(&role);
+        let api = if has(Role::Api) {
+            Some(api(&config, store.clone(), &stack).await?)
+        } else {
+            None
+        };
+        let worker = if has(Role::Worker) {
+            Some(worker(&config, store.clone(), &stack, key.clone())?)
+        } else {
+            None
+        };
+        let health_manager = if has(Role::HealthManager) {
+            Some(health_manager(&config, store.clone(), &stack, &key)?)
+        } else {
+            None
+        };
+        let housekeeping = has(Role::Housekeeping).then(|| {
+            let settings = HousekeepingSettings {
+                cleanup_interval: Duration::from_secs(config.housekeeping.cleanup_interval_s),
+                expiry_age: Duration::from_secs(config.housekeeping.expiry_age_s),
+            };
+            Housekeeping::new(store, settings)
+        });
+        Ok(Self {
+            api,
+            worker,
+            health_manager,
+            housekeeping,
+        })
+    }
+
+    /// Runs until SIGTERM or SIGINT, or until one role ends by itself, which is an error.
+    pub(crate) async fn run(self) -> Result<()> {
+        let (stop, stopping) = watch::channel(false);
+        let stopped = || {
+            let mut stopping = stopping.clone();
+            async move {
+                // The sender lives as long as this function.
+                let _ = stopping.wait_for(|stop| *stop).await;
+            }
+        };
+        let mut running: JoinSet<Result<()>> = JoinSet::new();
+        if let Some((listener, router)) = self.api {
+            println!("listening on {}", listener.local_addr()?);
+            running.spawn(serve_api(listener, router, stopped()));
+        }
+        if let Some(worker) = self.worker {
+            let stopped = stopped();
+            running.spawn(async move {
+                worker.run(stopped).await;
+                Ok(())
+            });
+        }
+        if let Some(health_manager) = self.health_manager {
+            let stopped = stopped();
+            running.spawn(async move { Ok(health_manager.run(stopped).await?) });
+        }
+        if let Some(housekeeping) = self.housekeeping {
+            let stopped = stopped();
+            running.spawn(async move {
+                housekeeping.run(stopped).await;
+                Ok(())
+            });
+        }
+        let mut terminate = signal(SignalKind::terminate())?;
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let early = tokio::select! {
+            _ = terminate.recv() => None,
+            _ = interrupt.recv() => None,
+            ended = running.join_next() => ended,
+        };
+        stop.send_replace(true);
+        tracing::info!("stopping");
+        while let Some(ended) = running.join_next().await {
+            ended.context("a role panicked")??;
+        }
+        match early {
+            None => Ok(()),
+            Some(ended) => {
+                ended.context("a role panicked")??;
+                bail!("a role ended by itself")
+            }
+        }
+    }
+}
+
+/// The database of the configuration; by default a file in the state directory.
+pub(crate) async fn connect(config: &Config) -> Result<Store> {
+    let url = if config.database.url.is_empty() {
+        let file = config.local.state_dir.join("control-plane.db");
+        format!("sqlite://{}", file.display())
+    } else {
+        config.database.url.clone()
+    };
+    Store::connect(&url)
+        .await
+        .context("connect to the database")
+}
+
+async fn open_stack(config: &Config) -> Result<LocalStack> {
+    let local = &config.local;
+    let networks = local
+        .networks
+        .as_ref()
+        .ok_or_else(|| anyhow!("local.networks: no file declares the tenant networks"))?;
+    let agent = match &local.agent {
+        Some(agent) => agent.clone(),
+        None => std::env::current_exe()?.with_file_name("amphora-agent"),
+    };
+    if !agent.exists() {
+        bail!("local.agent: {}: there is no such program", agent.display());
+    }
+    let stack = StackConfig::new(&local.name, &local.state_dir, networks, agent);
+    let stack = LocalStack::open(stack)
+        .await
+        .context("open the local stack")?;
+    stack.record_process().await?;
+    Ok(stack)
+}
+
+fn heartbeat_key(config: &Config) -> Result<Secret> {
+    match &config.health_manager.heartbeat_key_file {
+        Some(path) => key::read(path),
+        None => key::read_or_create(&config.local.state_dir.join("heartbeat.key")),
+    }
+}
+
+async fn api(
+    config: &Config,
+    store: Store,
+    stack: &LocalStack,
+) -> Result<(TcpListener, axum::Router)> {
+    let state = ApiState {
+        store,
+        network: Arc::new(stack.network()),
+        identity: Arc::new(NoIdentity),
+        config: Arc::new(ApiConfig {
+            base_uri: config.api.base_uri.clone(),
+            pagination_max_limit: config.api.pagination_max_limit,
+            default_project_id: Some(LOCAL_PROJECT.to_owned()),
+            serve_network_lookups: true,
+            ..ApiConfig::default()
+        }),
+        clock: clock(),
+    };
+    let listener = TcpListener::bind(config.api.bind)
+        .await
+        .with_context(|| format!("bind the API to {}", config.api.bind))?;
+    Ok((listener, lb_api::router(state)))
+}
+
+async fn serve_api(
+    listener: TcpListener,
+    router: axum::Router,
+    stopped: impl Future<Output = ()> + Send + 'static,
+) -> Result<()> {
+    axum::serve(listener, router)
+        .with_graceful_shutdown(stopped)
+        .await
+        .context("serve the API")
+}
+
+fn worker(config: &Config, store: Store, stack: &LocalStack, key: Secret) -> Result<Worker> {
+    let ca = Arc::new(authority(config)?);
+    let operation = Duration::from_secs(config.worker.operation_timeout_s);
+    let defaults = Settings::new(key);
+    let settings = Settings {
+        planner: lb_planner::Settings {
+            heartbeat_controllers: controllers(config, stack)?,
+            heartbeat_interval: Duration::from_millis(config.health_manager.heartbeat_interval_ms),
+            drain_timeout: Duration::from_secs(config.worker.drain_timeout_s),
+        },
+        tasks: config.worker.tasks,
+        lease: Duration::from_millis(config.worker.lease_ms),
+        poll: Duration::from_millis(config.worker.poll_ms),
+        deadlines: Deadlines {
+            create: operation,
+            update: operation,
+            failover: operation,
+            delete: operation,
+            compensation: operation,
+        },
+        ..defaults
+    };
+    Ok(Worker::new(WorkerDeps {
+        store,
+        compute: Arc::new(stack.compute()),
+        network: Arc::new(stack.network()),
+        amphora: Arc::new(HttpsAmphoraDriver::new(ca.clone()).in_netns(stack.fabric().clone())),
+        ca,
+        settings,
+        clock: clock(),
+    }))
+}
+
+fn authority(config: &Config) -> Result<CertificateAuthority> {
+    let default = config.local.state_dir.join("certificates");
+    let dir: &Path = config.certificates.dir.as_deref().unwrap_or(&default);
+    CertificateAuthority::load_or_create(dir)
+        .with_context(|| format!("certificate authority in {}", dir.display()))
+}
+
+/// Where amphorae send their heartbeats: as configured, else to this machine's address on the management network.
+fn controllers(config: &Config, stack: &LocalStack) -> Result<Vec<SocketAddr>> {
+    if !config.health_manager.controllers.is_empty() {
+        return Ok(config.health_manager.controllers.clone());
+    }
+    let address = stack.controller_address()?;
+    Ok(vec![SocketAddr::new(
+        address.into(),
+        config.health_manager.bind.port(),
+    )])
+}
+
+fn health_manager(
+    config: &Config,
+    store: Store,
+    stack: &LocalStack,
+    key: &Secret,
+) -> Result<HealthManager> {
+    let settings = &config.health_manager;
+    let socket = stack
+        .fabric()
+        .bind_udp(settings.bind)
+        .context("bind the health manager")?;
+    let socket = tokio::net::UdpSocket::from_std(socket)?;
+    let timeout = Duration::from_millis(settings.heartbeat_timeout_ms);
+    let deps = HealthManagerDeps {
+        store,
+        compute: Arc::new(stack.compute()),
+        socket,
+    };
+    let liveness = LivenessSettings {
+        heartbeat_timeout: timeout,
+        heartbeat_interval: Duration::from_millis(settings.heartbeat_interval_ms),
+        // Ten looks in the time of the timeout: a death is seen within a tenth more than it.
+        scan_interval: timeout / 10,
+        failover_threshold: settings.failover_threshold,
+        ..LivenessSettings::default()
+    };
+    Ok(HealthManager::new(
+        deps,
+        HealthManagerSettings {
+            liveness,
+            keys: HeartbeatKeys::new([key.expose().as_bytes().to_vec()]),
+        },
+    ))
+}
+
+fn clock() -> Clock {
+    Arc::new(|| {
+        let micros = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |since| {
+                i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
+            });
+        Timestamp::from_micros(micros)
+    })
+}
