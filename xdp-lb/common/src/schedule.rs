@@ -149,7 +149,8 @@ mod tests {
             .map(|(index, weight)| Candidate {
                 slot: u32::try_from(index).expect("few"),
                 weight: *weight,
-                identity: (index as u128 + 1) * 0x1234_5678_9abc_def0_1122_3344_5566_7788,
+                identity: (index as u128 + 1)
+                    .wrapping_mul(0x1234_5678_9abc_def0_1122_3344_5566_7789),
             })
             .collect()
     }
