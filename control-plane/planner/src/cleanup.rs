@@ -1,7 +1,7 @@
 //! The end of amphorae: those that were replaced, and those that came to nothing.
 
 use amphora_api::VipState;
-use lb_model::Amphora;
+use lb_model::{Amphora, AmphoraStatus, Graph, ProvisioningStatus, Timestamp};
 
 use crate::converge::Context;
 use crate::{Phase, Plan, ServerView, Step};
@@ -76,5 +76,26 @@ impl Context<'_> {
             },
         );
         self.remove(plan, row, Phase::Fence);
+    }
+}
+
+/// Marks in the rows what a worker that cannot even look leaves half made, so that it is removed when the world
+/// answers again. Whoever serves stays.
+pub fn abandon(graph: &mut Graph, now: Timestamp) {
+    let creating = graph.load_balancer.provisioning_status == ProvisioningStatus::PendingCreate;
+    for row in &mut graph.amphorae {
+        let goes = match row.status {
+            AmphoraStatus::PendingCreate | AmphoraStatus::Booting | AmphoraStatus::Error => true,
+            AmphoraStatus::Allocated
+            | AmphoraStatus::Ready
+            | AmphoraStatus::PendingUpdate
+            | AmphoraStatus::FailoverStopped => creating,
+            AmphoraStatus::PendingDelete | AmphoraStatus::Deleted => continue,
+        };
+        row.failover_requested = false;
+        if goes {
+            row.status = AmphoraStatus::PendingDelete;
+            row.updated_at = Some(now);
+        }
     }
 }

@@ -20,6 +20,7 @@ mod settings;
 mod step;
 mod world;
 
+pub use cleanup::abandon;
 pub use document::{Document, DocumentError, document};
 pub use networks::{WantedNetwork, wanted_networks};
 pub use plan::{Phase, Plan};

@@ -48,6 +48,14 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// Nothing to do, and nothing to say.
+    pub const EMPTY: Self = Self {
+        phases: BTreeMap::new(),
+        blocked_by: Vec::new(),
+        unserved: Vec::new(),
+        draining: Vec::new(),
+    };
+
     pub fn add(&mut self, phase: Phase, step: Step) {
         self.phases.entry(phase).or_default().push(step);
     }

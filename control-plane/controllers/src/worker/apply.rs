@@ -12,7 +12,7 @@ use lb_drivers::network::{
     DEVICE_OWNER, FixedIpSpec, PortSpec, PortUpdate, base_port_name, member_port_name,
 };
 use lb_drivers::{AmphoraError, DriverError, Endpoint, Observed, Secret, ServerSpec, ServerStatus};
-use lb_model::{AmphoraId, Graph, ListenerId, PortId};
+use lb_model::{AmphoraId, Graph, ListenerId, PortId, Timestamp};
 use lb_planner::{Plan, PortPurpose, PortWish, Step};
 use lb_store::{Lease, Outcome, Progress, StoreError};
 
@@ -176,6 +176,7 @@ impl Apply<'_> {
             .await
             .map_err(|error| StepError::Transient(format!("issue certificate: {error}")))?
             .map_err(|error| StepError::Permanent(chain(&error)))?;
+        self.record_expiry(amphora, certificate.expires_at).await?;
         let settings = &self.deps.settings;
         let conf = AgentSettings::new(
             amphora,
@@ -209,10 +210,25 @@ impl Apply<'_> {
                 "server of amphora {amphora} failed to build"
             )));
         }
-        let expires_at = certificate.expires_at;
+        Ok(())
+    }
+
+    /// Before the server is made, and once: one that is there already serves with the certificate it got first.
+    async fn record_expiry(
+        &self,
+        amphora: AmphoraId,
+        expires_at: Timestamp,
+    ) -> Result<(), StepError> {
+        let recorded = self
+            .graph
+            .amphorae
+            .iter()
+            .any(|row| row.id == amphora && row.cert_expiration.is_some());
+        if recorded {
+            return Ok(());
+        }
         self.save(|graph| {
             for row in &mut graph.amphorae {
-                // A server that was there already serves with the certificate it got first.
                 if row.id == amphora && row.cert_expiration.is_none() {
                     row.cert_expiration = Some(expires_at);
                 }

@@ -30,8 +30,8 @@ const PASSES: u32 = 24;
 /// Failures in a row that are tried again without giving the lease back.
 const QUICK_TRIES: u32 = 4;
 const QUICK_DELAY: Duration = Duration::from_millis(20);
-const SLOW_DELAY: Duration = Duration::from_millis(500);
-const LONGEST_DELAY: Duration = Duration::from_secs(10);
+/// The delay between tries grows to so many times the first.
+const LONGEST_DELAY: u32 = 20;
 
 /// What becomes of the lease.
 enum End {
@@ -143,7 +143,7 @@ impl Worker {
         let reason = format!("does not settle within {PASSES} passes");
         self.failed(lease, &mut run, reason, false)
             .await
-            .unwrap_or(End::Later(SLOW_DELAY))
+            .unwrap_or(End::Later(self.deps.settings.retry_delay))
     }
 
     /// One look and one plan; `None` asks for another pass.
@@ -190,17 +190,19 @@ impl Worker {
         if pending && run.given_up.is_none() && !plan.blocked_by.is_empty() {
             return Err(StepError::Permanent(plan.blocked_by.join("; ")));
         }
-        self.finish(lease, run, &graph, &plan).await
+        self.finish(lease, run, &graph, Some(&plan)).await
     }
 
-    /// The plan is empty: writes how it ended.
+    /// Writes how it ended. `plan` is the empty one; without, the world cannot even be looked at.
     async fn finish(
         &self,
         lease: &Lease,
         run: &mut Run,
         graph: &Graph,
-        plan: &Plan,
+        plan: Option<&Plan>,
     ) -> Result<Option<End>, StepError> {
+        let abandoned = plan.is_none();
+        let plan = plan.unwrap_or(const { &Plan::EMPTY });
         let pending = graph.load_balancer.provisioning_status.is_pending();
         let drain = self.deps.settings.drain_poll;
         if !pending && run.outcome.done.is_empty() && !plan.draining.is_empty() {
@@ -216,6 +218,9 @@ impl Worker {
             .deps
             .store
             .finish(lease, lease.generation, outcome, now, |graph| {
+                if abandoned {
+                    lb_planner::abandon(graph, now);
+                }
                 settle(graph, &settlement, now);
             })
             .await
@@ -243,6 +248,7 @@ impl Worker {
         reason: String,
         hopeless: bool,
     ) -> Option<End> {
+        let slow = self.deps.settings.retry_delay;
         run.failures += 1;
         run.outcome.error = Some(reason.clone());
         let effort = self.effort(lease);
@@ -254,11 +260,11 @@ impl Worker {
         match (pending, undoing) {
             (Some(graph), Some(spent)) if spent >= self.deps.settings.deadlines.compensation => {
                 // What is left stays marked in its rows and is undone later; the status must not wait for ever.
-                return match self.finish(lease, run, graph, &Plan::default()).await {
+                return match self.finish(lease, run, graph, None).await {
                     Ok(end) => end,
                     Err(StepError::LeaseLost) => Some(End::LeaseLost),
                     Err(StepError::Transient(_) | StepError::Permanent(_)) => {
-                        Some(End::Later(SLOW_DELAY))
+                        Some(End::Later(slow))
                     }
                 };
             }
@@ -276,7 +282,7 @@ impl Worker {
             return None;
         }
         if undoing.is_some() {
-            tokio::time::sleep(SLOW_DELAY).await;
+            tokio::time::sleep(slow).await;
             return None;
         }
         let exponent = effort.failures.min(5);
@@ -286,13 +292,11 @@ impl Worker {
             .note_attempt(lease, lease.generation, &run.outcome, self.now())
             .await;
         match noted {
-            Ok(true) => Some(End::Later(
-                (SLOW_DELAY * 2u32.pow(exponent)).min(LONGEST_DELAY),
-            )),
+            Ok(true) => Some(End::Later(slow * 2u32.pow(exponent).min(LONGEST_DELAY))),
             Ok(false) => Some(End::LeaseLost),
             Err(error) => {
                 tracing::warn!(reason = chain(&error), "note an attempt");
-                Some(End::Later(SLOW_DELAY))
+                Some(End::Later(slow))
             }
         }
     }

@@ -27,6 +27,9 @@ pub struct Settings {
     pub agent_poll: Duration,
     /// Longest wait for one answer of an agent that is only looked at.
     pub agent_timeout: Duration,
+    /// Delay before a load balancer is tried again whose lease was given back after an error; it doubles with each
+    /// failure, up to twenty times this.
+    pub retry_delay: Duration,
     /// Time between looks at an amphora that drains.
     pub drain_poll: Duration,
     /// Time between searches for servers and ports that belong to nothing.
@@ -61,6 +64,7 @@ impl Settings {
             agent_wait: Duration::from_secs(10),
             agent_poll: Duration::from_millis(20),
             agent_timeout: Duration::from_secs(2),
+            retry_delay: Duration::from_millis(500),
             drain_poll: Duration::from_millis(500),
             sweep_interval: Duration::from_secs(30),
             sweep_grace: Duration::from_secs(60),

@@ -1,0 +1,206 @@
+//! Crash everywhere: whatever call fails, and wherever a worker dies, the end is the right one, nothing is left over,
+//! and one more pass does nothing.
+
+mod support;
+
+use lb_drivers::fake::FaultPlan;
+use lb_model::{Graph, LoadBalancerId, ProvisioningStatus, sample};
+
+use support::{Bench, THIRD_SUBNET, full};
+
+type Fault = fn(u64) -> FaultPlan;
+
+const FAULTS: [(&str, Fault); 4] = [
+    ("fails before", FaultPlan::FailBefore),
+    ("fails after", FaultPlan::FailAfter),
+    ("dies before", FaultPlan::DieBefore),
+    ("dies after", FaultPlan::DieAfter),
+];
+
+/// More calls than any operation makes.
+const CALLS: u64 = 400;
+
+/// Runs an operation once for each call it makes and each way that call can go wrong.
+async fn crash_everywhere<S, C>(start: S, check: C, end: ProvisioningStatus)
+where
+    S: AsyncFn(&Bench) -> LoadBalancerId,
+    C: AsyncFn(&Bench, LoadBalancerId),
+{
+    for (name, fault) in FAULTS {
+        let mut reached = 0;
+        for number in 1..CALLS {
+            let bench = Bench::new().await;
+            let id = start(&bench).await;
+            let happened = bench.run_into(fault(number), number).await;
+            bench.reach(id, end).await;
+            check(&bench, id).await;
+            assert_eq!(
+                bench.cloud.breaches(),
+                Vec::<String>::new(),
+                "{name} {number}"
+            );
+            if !happened {
+                break;
+            }
+            reached = number;
+        }
+        assert!(reached > 3, "{name}: only {reached} calls were hit");
+        println!("{name}: {reached} calls");
+    }
+}
+
+async fn serves(bench: &Bench, id: LoadBalancerId) {
+    bench.check_serving(id).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn create_reaches_active_wherever_it_is_hit() {
+    crash_everywhere(
+        async |bench| bench.create(1, full).await,
+        serves,
+        ProvisioningStatus::Active,
+    )
+    .await;
+}
+
+fn lock(graph: &mut Graph) {
+    graph.load_balancer.provisioning_status = ProvisioningStatus::PendingUpdate;
+    graph.listeners[0].provisioning_status = ProvisioningStatus::PendingUpdate;
+    graph.pools[0].provisioning_status = ProvisioningStatus::PendingUpdate;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_member_in_a_new_network_is_added_wherever_it_is_hit() {
+    crash_everywhere(
+        async |bench| {
+            let id = bench.active().await;
+            bench
+                .change(id, |graph| {
+                    lock(graph);
+                    graph.pools[0]
+                        .members
+                        .push(sample::member(9, Some(THIRD_SUBNET)));
+                })
+                .await;
+            id
+        },
+        async |bench, id| {
+            assert_eq!(bench.graph(id).await.unwrap().pools[0].members.len(), 3);
+            bench.check_serving(id).await;
+        },
+        ProvisioningStatus::Active,
+    )
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn listener_and_last_member_of_a_network_are_removed_wherever_it_is_hit() {
+    crash_everywhere(
+        async |bench| {
+            let id = bench.active().await;
+            bench
+                .change(id, |graph| {
+                    lock(graph);
+                    graph.pools[0].members[1].provisioning_status =
+                        ProvisioningStatus::PendingDelete;
+                    graph.listeners[1].provisioning_status = ProvisioningStatus::PendingDelete;
+                    graph.pools[1].provisioning_status = ProvisioningStatus::PendingDelete;
+                })
+                .await;
+            id
+        },
+        async |bench, id| {
+            let graph = bench.graph(id).await.unwrap();
+            assert_eq!((graph.listeners.len(), graph.pools.len()), (1, 1));
+            assert_eq!(graph.pools[0].members.len(), 1);
+            bench.check_serving(id).await;
+        },
+        ProvisioningStatus::Active,
+    )
+    .await;
+}
+
+async fn replaced(bench: &Bench, id: LoadBalancerId) {
+    let first = bench.cloud.pushes()[0].amphora;
+    assert_ne!(bench.amphora(id).await, first, "another amphora serves");
+    bench.check_serving(id).await;
+}
+
+async fn ask_for_failover(bench: &Bench, id: LoadBalancerId) {
+    let amphora = bench.amphora(id).await;
+    let asked = bench.store.request_failover(amphora, bench.now()).await;
+    assert!(asked.unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn planned_failover_reaches_its_end_wherever_it_is_hit() {
+    crash_everywhere(
+        async |bench| {
+            let id = bench.active().await;
+            ask_for_failover(bench, id).await;
+            id
+        },
+        replaced,
+        ProvisioningStatus::Active,
+    )
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dead_amphora_is_replaced_wherever_it_is_hit() {
+    crash_everywhere(
+        async |bench| {
+            let id = bench.active().await;
+            bench.cloud.set_silent(bench.amphora(id).await, true);
+            ask_for_failover(bench, id).await;
+            id
+        },
+        replaced,
+        ProvisioningStatus::Active,
+    )
+    .await;
+}
+
+async fn nothing_is_left(bench: &Bench, id: LoadBalancerId) {
+    assert!(bench.graph(id).await.is_none());
+    assert_eq!(bench.cloud.ports(), []);
+    assert_eq!(bench.cloud.servers(), []);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn cascade_delete_leaves_nothing_wherever_it_is_hit() {
+    crash_everywhere(
+        async |bench| {
+            let id = bench.active().await;
+            bench
+                .change(id, |graph| {
+                    sample::set_status(graph, ProvisioningStatus::PendingDelete);
+                })
+                .await;
+            id
+        },
+        nothing_is_left,
+        ProvisioningStatus::Deleted,
+    )
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_load_balancer_that_is_half_built_anyhow_is_deleted_cleanly() {
+    for number in 1..CALLS {
+        let bench = Bench::new().await;
+        let id = bench.create(1, full).await;
+        let happened = bench.run_into(FaultPlan::DieAfter(number), number).await;
+        bench
+            .change(id, |graph| {
+                sample::set_status(graph, ProvisioningStatus::PendingDelete);
+            })
+            .await;
+        bench.reach(id, ProvisioningStatus::Deleted).await;
+        nothing_is_left(&bench, id).await;
+        if !happened {
+            assert!(number > 3);
+            break;
+        }
+    }
+}
