@@ -43,6 +43,10 @@ pub(crate) fn memory(rig: &mut Rig, stop: &Stop) -> Result<Memory> {
         .context("set up the lane of the agent")?;
     let vip = rig.vip(lane)?;
     let lane = rig.lanes.get(lane).context("find the lane")?;
+    // The agent leaves an interface that carries addresses in its own namespace alone: it is not the tenant's.
+    lane.balancer.ip(&lane
+        .balancer_devices()
+        .map(|device| format!("addr flush dev {device}")))?;
     let scratch = tempfile::Builder::new()
         .prefix("lb-bench-")
         .tempdir()

@@ -36,7 +36,8 @@ struct Arguments {
     /// Print JSON, with every sample, in place of tables.
     #[arg(long)]
     json: bool,
-    /// Measure only this contender (may be repeated). `direct`, the floor, is always measured.
+    /// Measure only this contender (may be repeated), and neither the agent's memory nor the eBPF programs alone.
+    /// `direct`, the floor, is always measured.
     #[arg(long, value_name = "NAME")]
     only: Vec<Contender>,
     /// Rounds; each measures every contender once.
@@ -69,6 +70,7 @@ fn main() -> Result<()> {
     let stop = Stop::on_signals()?;
     let plan = measure::Plan {
         contenders: contenders(&arguments.only),
+        beside: arguments.only.is_empty(),
         rounds: if arguments.quick {
             3
         } else {
@@ -81,9 +83,11 @@ fn main() -> Result<()> {
         },
     };
     let mut outcome = measure::run(&plan, &stop)?;
-    match test_run::run() {
-        Ok(figures) => outcome.packets = figures,
-        Err(error) => outcome.fail("test run of the eBPF programs", &error),
+    if plan.beside {
+        match test_run::run() {
+            Ok(figures) => outcome.packets = figures,
+            Err(error) => outcome.fail("test run of the eBPF programs", &error),
+        }
     }
     if arguments.json {
         println!("{}", report::json(&outcome)?);

@@ -21,6 +21,8 @@ const WARM_UP: Duration = Duration::from_millis(300);
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) contenders: Vec<Contender>,
+    /// Also measure what is no contender: the agent's memory, the eBPF programs alone.
+    pub(crate) beside: bool,
     pub(crate) rounds: usize,
     pub(crate) duration: Duration,
 }
@@ -150,10 +152,12 @@ pub(crate) fn run(plan: &Plan, stop: &Stop) -> Result<Outcome> {
         .map(|entrant| entrant.memory)
         .filter(|memory| memory.idle_kib > 0)
         .collect();
-    match agent::memory(&mut rig, stop) {
-        Ok(memory) => outcome.memory.push(memory),
-        Err(error) if stop.told() => return Err(error),
-        Err(error) => outcome.fail("amphora-agent", &error),
+    if plan.beside {
+        match agent::memory(&mut rig, stop) {
+            Ok(memory) => outcome.memory.push(memory),
+            Err(error) if stop.told() => return Err(error),
+            Err(error) => outcome.fail("amphora-agent", &error),
+        }
     }
     Ok(outcome)
 }

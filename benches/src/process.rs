@@ -17,8 +17,9 @@ pub(crate) const ERR: &str = "stderr";
 
 /// How long it may take to end when asked, before it is killed.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// A verifier's log is longer than anyone reads.
-const MAX_SAID: usize = 2000;
+/// How much of what it said is shown, from each end: a verifier's log is longer than anyone reads, its beginning
+/// names the program; what went wrong in a daemon is at its end.
+const SHOWN: usize = 500;
 
 /// A child process, ended when dropped.
 #[derive(Debug)]
@@ -64,17 +65,20 @@ impl Process {
     }
 }
 
-/// The beginning of what a process said.
+/// What a process said, without its middle when it is long.
 pub(crate) fn said(scratch: &Path) -> String {
     let text: String = [OUT, ERR]
         .iter()
         .filter_map(|name| std::fs::read_to_string(scratch.join(name)).ok())
         .collect();
     let text = text.trim();
-    match text.char_indices().nth(MAX_SAID) {
-        Some((end, _)) => format!("{} [...]", text.get(..end).unwrap_or_default()),
-        None => text.to_owned(),
+    let length = text.chars().count();
+    if length <= 2 * SHOWN {
+        return text.to_owned();
     }
+    let head: String = text.chars().take(SHOWN).collect();
+    let tail: String = text.chars().skip(length - SHOWN).collect();
+    format!("{head} [...] {tail}")
 }
 
 impl Drop for Process {

@@ -204,7 +204,7 @@ fn write_tables(out: &mut String, outcome: &Outcome) -> std::fmt::Result {
         writeln!(
             out,
             "\nresident memory, MiB{:>17}{:>13}",
-            "idle", "after load"
+            "idle", "under load"
         )?;
         for memory in &outcome.memory {
             writeln!(
