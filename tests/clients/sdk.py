@@ -3,13 +3,12 @@
 import sys
 
 import openstack
-from keystoneauth1 import session
-from keystoneauth1.identity.none import NoAuth
+from keystoneauth1 import noauth, session
 
 
 def main(endpoint: str, member: str) -> None:
     conn = openstack.connection.Connection(
-        session=session.Session(auth=NoAuth(endpoint=endpoint)),
+        session=session.Session(auth=noauth.NoAuth(endpoint=endpoint)),
         load_balancer_endpoint_override=f"{endpoint}/v2.0",
         network_endpoint_override=f"{endpoint}/v2.0",
     )

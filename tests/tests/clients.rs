@@ -81,7 +81,8 @@ async fn the_openstack_command_line_runs_a_load_balancer() -> Result<()> {
     let vip = format!("{}:{HTTP}", lb["vip_address"].as_str().context("no VIP")?).parse()?;
     first_answer(&scene.client, vip, Traffic::Http, PATIENCE).await?;
 
-    let status = cli.json("loadbalancer status show web").await?;
+    let status = cli.run("loadbalancer status show web").await?;
+    let status: Value = serde_json::from_str(&status).context("status is not JSON")?;
     let member = &status["loadbalancer"]["listeners"][0]["pools"][0]["members"][0];
     ensure!(member["name"] == "red", "{status}");
     let stats = cli.json("loadbalancer stats show web").await?;

@@ -19,7 +19,7 @@ pub(crate) fn test() -> Result<()> {
     say("tests in network namespaces, with eBPF programs");
     nextest("lab", &[])?;
     say("end-to-end tests with real clients");
-    run(cargo().args(["build", "--workspace", "--bins"]))?;
+    run(cargo().args(["build", "--workspace", "--bins", "--tests"]))?;
     nextest("e2e", &[])
 }
 
@@ -28,7 +28,7 @@ pub(crate) fn soak() -> Result<()> {
     setup::build()?;
     setup::test()?;
     setup::openstack_clients()?;
-    run(cargo().args(["build", "--workspace", "--bins"]))?;
+    run(cargo().args(["build", "--workspace", "--bins", "--tests"]))?;
     for profile in ["default", "lab", "e2e"] {
         nextest(profile, &[("LB_SOAK", "1")])?;
     }

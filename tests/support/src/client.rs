@@ -1,9 +1,9 @@
 //! Clients of a tenant, and what they saw.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -126,38 +126,46 @@ pub async fn tcp_connections(
     .await
 }
 
-/// `total` datagrams, each from a socket (so a flow) of its own.
+/// `total` datagrams, each from a socket of its own. Sockets that get the same port, one after another, are one flow:
+/// `connections` counts the ports.
 pub async fn udp_exchanges(
     netns: &Netns,
     vip: SocketAddr,
     total: u64,
     at_once: u64,
 ) -> Result<Tally> {
-    spread(netns, total, at_once, move |count| async move {
-        let mut tally = Tally::default();
-        for _ in 0..count {
-            let outcome = patient(udp_exchange(vip)).await;
-            if let Ok(name) = &outcome {
-                tally.connections += 1;
-                tally.bytes_sent += UDP_QUESTION.len() as u64;
-                tally.bytes_received += name.len() as u64;
+    let ports = Arc::new(Mutex::new(HashSet::new()));
+    spread(netns, total, at_once, move |count| {
+        let ports = ports.clone();
+        async move {
+            let mut tally = Tally::default();
+            for _ in 0..count {
+                let outcome = patient(udp_exchange(vip, &ports)).await;
+                if let Ok((name, new)) = &outcome {
+                    tally.connections += u64::from(*new);
+                    tally.bytes_sent += UDP_QUESTION.len() as u64;
+                    tally.bytes_received += name.len() as u64;
+                }
+                tally.record(outcome.map(|(name, _)| name));
             }
-            tally.record(outcome);
+            tally
         }
-        tally
     })
     .await
 }
 
 const UDP_QUESTION: &[u8] = b"who?";
 
-async fn udp_exchange(vip: SocketAddr) -> Result<String> {
+/// Who answered, and whether the port was used for the first time.
+async fn udp_exchange(vip: SocketAddr, ports: &Mutex<HashSet<u16>>) -> Result<(String, bool)> {
     let socket = UdpSocket::bind(unspecified(vip)).await?;
     socket.connect(vip).await?;
+    let port = socket.local_addr()?.port();
     socket.send(UDP_QUESTION).await?;
     let mut answer = [0; 256];
     let length = socket.recv(&mut answer).await?;
-    Ok(String::from_utf8_lossy(&answer[..length]).into_owned())
+    let new = ports.lock().is_ok_and(|mut ports| ports.insert(port));
+    Ok((String::from_utf8_lossy(&answer[..length]).into_owned(), new))
 }
 
 fn unspecified(like: SocketAddr) -> SocketAddr {
