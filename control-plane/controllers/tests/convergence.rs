@@ -129,7 +129,7 @@ async fn replaced(bench: &Bench, id: LoadBalancerId) {
 async fn ask_for_failover(bench: &Bench, id: LoadBalancerId) {
     let amphora = bench.amphora(id).await;
     let asked = bench.store.request_failover(amphora, bench.now()).await;
-    assert!(asked.unwrap());
+    assert!(asked.expect("the store answers"));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -38,7 +38,7 @@ async fn number_of(name: &str) -> u64 {
     bench.worker().run_due().await;
     let log = bench.cloud.call_log();
     let index = log.iter().position(|call| call == name);
-    u64::try_from(index.expect("the call is made")).unwrap() + 1
+    u64::try_from(index.expect("the call is made")).expect("few calls") + 1
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -29,7 +29,8 @@ pub(crate) struct Effort {
 const PASSES: u32 = 24;
 /// Failures in a row that are tried again without giving the lease back.
 const QUICK_TRIES: u32 = 4;
-const QUICK_DELAY: Duration = Duration::from_millis(20);
+/// The first of them waits so much less than a try that follows giving the lease back.
+const QUICKER: u32 = 25;
 /// The delay between tries grows to so many times the first.
 const LONGEST_DELAY: u32 = 20;
 
@@ -278,7 +279,7 @@ impl Worker {
         }
         tracing::info!(reason, failures = effort.failures, "will be tried again");
         if run.failures < QUICK_TRIES && !hopeless {
-            tokio::time::sleep(QUICK_DELAY * 2u32.pow(run.failures - 1)).await;
+            tokio::time::sleep(slow / QUICKER * 2u32.pow(run.failures.saturating_sub(1))).await;
             return None;
         }
         if undoing.is_some() {

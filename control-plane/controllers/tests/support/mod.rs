@@ -7,7 +7,7 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use lb_controllers::worker::{Deadlines, Settings, Worker, WorkerDeps};
 use lb_drivers::fake::{FakeCloud, FaultPlan};
@@ -19,6 +19,7 @@ use lb_model::{
 };
 use lb_store::Store;
 use tempfile::TempDir;
+use tokio::sync::OnceCell;
 
 pub const OTHER_NETWORK: NetworkId = NetworkId(sample::uuid(0xe02));
 pub const THIRD_NETWORK: NetworkId = NetworkId(sample::uuid(0xe03));
@@ -27,6 +28,24 @@ pub const THIRD_SUBNET: SubnetId = SubnetId(sample::uuid(0x504));
 
 /// How long a lease of these tests holds, by the turned clock.
 pub const LEASE: Duration = Duration::from_millis(600);
+
+/// A database file with the schema, and the authorities: made once a test process.
+async fn template() -> &'static (Vec<u8>, Arc<CertificateAuthority>) {
+    static TEMPLATE: OnceCell<(Vec<u8>, Arc<CertificateAuthority>)> = OnceCell::const_new();
+    TEMPLATE
+        .get_or_init(|| async {
+            let dir = tempfile::tempdir().unwrap();
+            let file = dir.path().join("db");
+            let store = Store::connect(&format!("sqlite://{}", file.display()))
+                .await
+                .unwrap();
+            store.migrate().await.unwrap();
+            store.close().await;
+            let ca = CertificateAuthority::load_or_create(&dir.path().join("ca")).unwrap();
+            (std::fs::read(file).unwrap(), Arc::new(ca))
+        })
+        .await
+}
 
 pub struct Bench {
     pub store: Store,
@@ -44,10 +63,12 @@ impl Bench {
         let dir = tempfile::tempdir_in("/dev/shm")
             .or_else(|_| tempfile::tempdir())
             .unwrap();
-        let url = format!("sqlite://{}", dir.path().join("db").display());
-        let store = Store::connect(&url).await.unwrap();
-        store.migrate().await.unwrap();
-        let ca = CertificateAuthority::load_or_create(&dir.path().join("ca")).unwrap();
+        let (template, ca) = template().await;
+        let file = dir.path().join("db");
+        std::fs::write(&file, template).unwrap();
+        let store = Store::connect(&format!("sqlite://{}", file.display()))
+            .await
+            .unwrap();
         let cloud = FakeCloud::new();
         cloud.set_boot_calls(1);
         for (network, subnet, cidr) in [
@@ -75,7 +96,7 @@ impl Bench {
             store,
             cloud,
             settings,
-            ca: Arc::new(ca),
+            ca: Arc::clone(ca),
             ahead: Arc::default(),
             _dir: dir,
         }
@@ -182,6 +203,21 @@ impl Bench {
             "does not reach {status}: {:#?}\n{outcome:#?}",
             self.graph(id).await
         );
+    }
+
+    /// One worker on, until the load balancer is no longer pending, whatever that takes it.
+    pub async fn give_in(&self, id: LoadBalancerId) -> Graph {
+        let worker = self.worker();
+        let deadline = Instant::now() + Duration::from_secs(60);
+        loop {
+            worker.run_due().await;
+            let graph = self.graph(id).await.expect("the load balancer is there");
+            if !graph.load_balancer.provisioning_status.is_pending() {
+                return graph;
+            }
+            assert!(Instant::now() < deadline, "pending for ever: {graph:#?}");
+            self.turn_clock(Duration::from_secs(1));
+        }
     }
 
     /// Runs a worker into its faults. Answers whether one happened.
