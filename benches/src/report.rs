@@ -60,7 +60,7 @@ impl Spread {
         values.sort_by(f64::total_cmp);
         let middle = values.len() / 2;
         let upper = *values.get(middle)?;
-        let median = if values.len() % 2 == 0 {
+        let median = if values.len().is_multiple_of(2) {
             let lower = *values.get(middle.checked_sub(1)?)?;
             f64::midpoint(lower, upper)
         } else {

@@ -16,7 +16,7 @@ use crate::netns::Netns;
 
 /// Whatever takes longer is an error and starts anew.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// A datagram not answered so long is lost.
+/// After so long without an answer a flow sends anew; lost and late cannot be told apart.
 const DATAGRAM_PATIENCE: Duration = Duration::from_millis(50);
 const BULK_BYTES: u64 = 1 << 30;
 const BULK_BUFFER: usize = 256 * 1024;
@@ -197,8 +197,10 @@ async fn datagrams(target: SocketAddr, counters: &Counters) -> Result<(), Error>
                     socket.send(&DATAGRAM).await?;
                 }
                 Err(_) => {
-                    let error =
-                        Error::new(ErrorKind::TimedOut, "all datagrams of a flow were lost");
+                    let error = Error::new(
+                        ErrorKind::TimedOut,
+                        "no datagram of a flow was answered in 50 ms",
+                    );
                     counters.failed(target, &error);
                     break;
                 }
