@@ -3,27 +3,22 @@
 import sys
 
 import openstack
-from keystoneauth1 import noauth, session
 
 
 def main(endpoint: str, member: str) -> None:
-    conn = openstack.connection.Connection(
-        session=session.Session(auth=noauth.NoAuth(endpoint=endpoint)),
-        load_balancer_endpoint_override=f"{endpoint}/v2.0",
-        network_endpoint_override=f"{endpoint}/v2.0",
-    )
+    conn = openstack.connect(auth_type="none", endpoint=endpoint)
     lbs = conn.load_balancer
     subnet = conn.network.find_subnet("public-v4", ignore_missing=False)
     servers = conn.network.find_subnet("servers-v4", ignore_missing=False)
 
     lb = lbs.create_load_balancer(name="sdk", vip_subnet_id=subnet.id)
     assert lb.vip_address and lb.vip_port_id, lb
-    lb = lbs.wait_for_load_balancer(lb.id, interval=1, wait=60)
+    lb = lbs.wait_for_load_balancer(lb.id, interval=0.3, wait=60)
     assert lbs.find_load_balancer("sdk").id == lb.id
     assert lbs.find_load_balancer("absent") is None
 
     def settle() -> None:
-        lbs.wait_for_load_balancer(lb.id, interval=1, wait=60)
+        lbs.wait_for_load_balancer(lb.id, interval=0.3, wait=60)
 
     listener = lbs.create_listener(
         name="sdk-listener", load_balancer_id=lb.id, protocol="HTTP", protocol_port=80
@@ -67,7 +62,7 @@ def main(endpoint: str, member: str) -> None:
     assert len(allocated) == 1 and allocated[0].id not in before, (before, allocated)
 
     lbs.delete_load_balancer(lb.id, cascade=True)
-    openstack.resource.wait_for_delete(lbs, lb, interval=1, wait=60)
+    openstack.resource.wait_for_delete(lbs, lb, interval=0.3, wait=60)
     assert lbs.find_load_balancer("sdk") is None
     print("sdk: all good")
 
