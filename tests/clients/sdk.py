@@ -51,8 +51,6 @@ def main(endpoint: str, member: str) -> None:
 
     stats = lbs.get_load_balancer_statistics(lb.id)
     assert stats.total_connections == 0, stats
-    statuses = lbs.get_load_balancer_statuses(lb.id)
-    assert statuses.loadbalancer["id"] == lb.id
     assert [provider.name for provider in lbs.providers()][0] == "amphora"
 
     before = [a.id for a in lbs.amphorae(loadbalancer_id=lb.id)]

@@ -8,7 +8,6 @@ use crate::setup;
 pub(crate) fn test() -> Result<()> {
     setup::build()?;
     setup::test()?;
-    setup::bench()?;
     setup::openstack_clients()?;
     style()?;
     say("tests that need nothing (pure, fakes, loopback)");

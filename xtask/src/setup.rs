@@ -69,8 +69,8 @@ const BENCH: &[Need] = &[
         packages: &["nftables"],
     },
     Need {
-        present: || answers("wrk", &["-v"]) || Path::new("/usr/bin/wrk").exists(),
-        packages: &["wrk"],
+        present: || answers("nginx", &["-v"]),
+        packages: &["nginx"],
     },
 ];
 

@@ -10,8 +10,8 @@
 use std::collections::BTreeMap;
 
 use crate::{
-    Graph, HealthMonitor, HealthMonitorId, L7Policy, Listener, ListenerId, MemberId,
-    OperatingStatus, Pool, PoolId, ProvisioningStatus, Timestamp,
+    Graph, HealthMonitorId, L7Policy, Listener, ListenerId, MemberId, OperatingStatus, Pool,
+    PoolId, ProvisioningStatus, Timestamp,
 };
 
 use ProvisioningStatus::{Active, Deleted, Error, PendingCreate, PendingDelete};
@@ -153,22 +153,16 @@ const fn switched(admin_state_up: bool) -> OperatingStatus {
 }
 
 fn settle_monitor(pool: &mut Pool, failed_over: bool) {
-    match &mut pool.health_monitor {
-        Some(HealthMonitor {
-            provisioning_status: PendingDelete,
-            ..
-        }) => {
-            pool.health_monitor = None;
-            for member in &mut pool.members {
-                member.operating_status = OperatingStatus::NoMonitor;
-            }
+    let Some(monitor) = &mut pool.health_monitor else {
+        return;
+    };
+    if monitor.provisioning_status == PendingDelete {
+        pool.health_monitor = None;
+        for member in &mut pool.members {
+            member.operating_status = OperatingStatus::NoMonitor;
         }
-        Some(monitor) => {
-            if reach(&mut monitor.provisioning_status, failed_over) {
-                monitor.operating_status = switched(monitor.admin_state_up);
-            }
-        }
-        None => {}
+    } else if reach(&mut monitor.provisioning_status, failed_over) {
+        monitor.operating_status = switched(monitor.admin_state_up);
     }
 }
 
