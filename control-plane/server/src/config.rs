@@ -22,10 +22,10 @@ pub(crate) struct Config {
 }
 
 /// `[database]`
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Database {
-    /// `sqlite://PATH`, `mysql://…` or `postgres://…` (`database.connection`).
+    /// `sqlite://PATH`, `mysql://…` or `postgres://…` (`database.connection`); a file in the state directory when empty.
     pub(crate) url: String,
 }
 
@@ -106,12 +106,6 @@ pub(crate) struct Local {
     pub(crate) networks: Option<PathBuf>,
     /// The agent's binary; beside this one when absent.
     pub(crate) agent: Option<PathBuf>,
-}
-
-impl Default for Database {
-    fn default() -> Self {
-        Self { url: String::new() }
-    }
 }
 
 impl Default for Api {
