@@ -36,7 +36,8 @@ fn compiled(change: impl FnOnce(&mut Graph)) -> wire::AmphoraConfig {
     let mut sim = Sim::new(graph);
     sim.converge();
     let amphora = sim.only_amphora();
-    sim.servers[&amphora].config.clone().unwrap()
+    let config = sim.servers[&amphora].config.clone();
+    config.expect("the amphora has a document")
 }
 
 #[test]
@@ -70,7 +71,8 @@ fn a_disabled_load_balancer_has_no_listeners_and_keeps_its_vip() {
 
 #[test]
 fn what_is_disabled_or_goes_is_left_out() {
-    let cases: [(&str, fn(&mut Graph), [usize; 3]); 6] = [
+    type Change = fn(&mut Graph);
+    let cases: [(&str, Change, [usize; 3]); 6] = [
         ("as it is", |_| {}, [1, 1, 3]),
         (
             "listener disabled",
