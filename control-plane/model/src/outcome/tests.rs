@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::sample::{self, NOW};
-use crate::{Graph, ListenerProtocol, MonitorType, PoolProtocol};
+use crate::{Graph, HealthMonitor, ListenerProtocol, MonitorType, PoolProtocol};
 
 use ProvisioningStatus::PendingUpdate;
 
