@@ -46,7 +46,7 @@ fn golden(name: &str, text: &str) {
         .join(name)
         .with_extension("txt");
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
-        std::fs::write(&path, text).unwrap();
+        std::fs::write(&path, text).expect("the golden file is writable");
     }
     let expected = std::fs::read_to_string(&path)
         .unwrap_or_else(|error| panic!("read {}: {error}", path.display()));
