@@ -1,4 +1,4 @@
-//! The table of status-machine.md section 3, row by row.
+//! What the end of each operation writes, row by row of the table in [`super`].
 
 use super::*;
 use crate::sample::{self, NOW};
