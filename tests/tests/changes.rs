@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
-use test_support::scene::{HTTP, Scene, TCP, UDP, server_address, text, vip};
+use test_support::scene::{HTTP, Scene, TCP, UDP, rounds, server_address, text, vip};
 use test_support::{Api, LongLived, Traffic};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -42,7 +42,7 @@ async fn two_hundred_changes_disturb_no_connection() -> Result<()> {
         .iter()
         .map(|pool| text(pool, "id"))
         .collect::<Result<_>>()?;
-    for round in 0..25 {
+    for round in 0..usize::try_from(rounds(25))? {
         changer
             .eight_changes(&pools[round % pools.len()], round)
             .await

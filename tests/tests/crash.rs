@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use serde_json::Value;
-use test_support::scene::{Scene, text, wait_until};
+use test_support::scene::{Scene, rounds, text, wait_until};
 
 /// How many load balancers are created, each with one kill somewhere in its create or delete.
 const ROUNDS: u64 = 50;
@@ -13,7 +13,7 @@ const ROUNDS: u64 = 50;
 async fn killing_the_control_plane_at_any_moment_leaves_nothing_pending() -> Result<()> {
     let mut scene = Scene::start().await?;
     let request = scene.full_request("crash").await?;
-    for round in 0..ROUNDS {
+    for round in 0..rounds(ROUNDS) {
         // Moments spread over the length of an operation; coprime steps meet every part of it.
         let moment = Duration::from_millis(round * 37 % 400);
         let created = scene.api().post("lbaas/loadbalancers", &request).await?;

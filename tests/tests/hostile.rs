@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use amphora_api::{HEARTBEAT_PORT, HeartbeatMessage, decode_heartbeat, encode_heartbeat};
 use anyhow::{Context, Result, ensure};
-use test_support::scene::{HTTP, Scene, TCP, text, vip};
+use test_support::scene::{HTTP, Scene, TCP, text, vip, wait_until};
 use test_support::{http_requests, inside, tcp_connections};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UdpSocket};
@@ -69,6 +69,10 @@ async fn the_api_refuses_rubbish_and_huge_bodies_within_bounded_memory() -> Resu
         grown < 16 * 1024 * 1024,
         "a refused body cost {grown} bytes"
     );
+
+    let large = vec![b' '; 200_000];
+    let answer = raw(address, &[head(large.len()).as_bytes(), &large]).await?;
+    ensure!(answer.contains(" 413 "), "{answer}");
 
     for body in ["{", "[]", "null", "{\"loadbalancer\": 7}", "\u{1}"] {
         let answer = raw(address, &[head(body.len()).as_bytes(), body.as_bytes()]).await?;
@@ -171,6 +175,21 @@ async fn forged_heartbeats_change_nothing() -> Result<()> {
     })
     .await?;
 
+    // Every kind was seen and counted.
+    wait_until("refusals are counted", async || {
+        let log = std::fs::read_to_string(scene.stack.log_file())?;
+        let last = log
+            .lines()
+            .rfind(|line| line.contains("heartbeats were refused"));
+        let counted = |reason: &str| {
+            last.is_some_and(|line| {
+                line.contains(reason) && !line.contains(&format!("{reason}: 0,"))
+            })
+        };
+        let all = ["refused_too_short", "refused_bad_hmac", "refused_replayed"];
+        Ok(all.into_iter().all(counted).then_some(()))
+    })
+    .await?;
     // A heartbeat without listeners would have turned them to ERROR.
     let status = scene
         .api()

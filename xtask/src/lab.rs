@@ -11,6 +11,7 @@ fn build() -> Result<()> {
         bail!("the local stack makes network namespaces and loads eBPF programs: run this as root");
     }
     setup::build()?;
+    setup::running()?;
     say("building the product (a few minutes the first time)");
     run(cargo()
         .args(["build", "--release", "-p", "control-plane"])
@@ -41,7 +42,10 @@ pub(crate) fn up() -> Result<()> {
 }
 
 pub(crate) fn down() -> Result<()> {
-    build()?;
+    // What started the stack can end it, also while the tree does not compile.
+    if !target_dir().join("release/lb-demo").exists() {
+        build()?;
+    }
     lab(&["down"])
 }
 

@@ -42,19 +42,31 @@ const EBPF_LINKER: &[Need] = &[Need {
     ],
 }];
 
-/// What running the local stack and the tests needs.
-const TEST: &[Need] = &[
+/// What running the local stack needs.
+const RUN: &[Need] = &[
     Need {
         present: || answers("ip", &["-Version"]),
         packages: &["iproute2"],
     },
     Need {
-        present: || answers("openssl", &["version"]),
-        packages: &["openssl"],
+        present: || answers("curl", &["--version"]),
+        packages: &["curl"],
     },
     Need {
         present: || answers("python3", &["-c", "import ensurepip, venv"]),
         packages: &["python3", "python3-venv"],
+    },
+];
+
+/// What the tests need beside that.
+const TEST: &[Need] = &[
+    Need {
+        present: || answers("ethtool", &["--version"]),
+        packages: &["ethtool"],
+    },
+    Need {
+        present: || answers("openssl", &["version"]),
+        packages: &["openssl"],
     },
 ];
 
@@ -99,12 +111,18 @@ pub(crate) fn build() -> Result<()> {
 }
 
 pub(crate) fn test() -> Result<()> {
+    running()?;
     packages(TEST)?;
     if !answers("cargo-nextest", &["--version"]) {
         say("installing cargo-nextest");
         run(cargo().args(["install", "cargo-nextest", "--locked"]))?;
     }
     Ok(())
+}
+
+/// Makes the local stack runnable.
+pub(crate) fn running() -> Result<()> {
+    packages(RUN)
 }
 
 pub(crate) fn bench() -> Result<()> {

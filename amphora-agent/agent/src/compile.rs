@@ -12,6 +12,7 @@ use amphora_health::{ExpectedCodes, HttpVersion, State, Status, Target, TargetKe
 use ipnet::IpNet;
 use uuid::Uuid;
 
+use crate::heartbeat::DEFAULT_CONNECTION_LIMIT;
 use crate::observed::{Link, Place};
 use crate::path::{Surroundings, listener_path};
 
@@ -274,7 +275,7 @@ fn proxy_listener(listener: &Listener, vips: &[IpAddr], draining: bool) -> ampho
             }
         },
         default_pool: listener.default_pool,
-        connection_limit: listener.connection_limit,
+        connection_limit: listener.connection_limit.or(Some(DEFAULT_CONNECTION_LIMIT)),
         insert_headers: amphora_proxy::InsertHeaders {
             x_forwarded_for: listener.x_forwarded_for,
             x_forwarded_port: listener.x_forwarded_port,

@@ -32,7 +32,7 @@ async fn serve(
     request: axum::http::Request<Body>,
 ) -> Response<Body> {
     let request_id = format!("req-{}", Uuid::new_v4());
-    let span = tracing::debug_span!(
+    let span = tracing::info_span!(
         "request",
         request_id,
         method = %request.method(),

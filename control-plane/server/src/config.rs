@@ -1,7 +1,9 @@
 //! The configuration file: TOML, read once, every problem reported together, unknown keys refused.
 //!
-//! Each field names the option of Octavia it mirrors, where there is one. Secrets are given by file path only.
+//! Each field names the option of Octavia it mirrors, where there is one. Secrets are given by file path, except the
+//! password of the database, which is part of its URL and never shown.
 
+use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::{Path, PathBuf};
 
@@ -22,7 +24,7 @@ pub(crate) struct Config {
 }
 
 /// `[database]`
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
+#[derive(Clone, PartialEq, Serialize, Deserialize, Default)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Database {
     /// `sqlite://PATH`, `mysql://…` or `postgres://…` (`database.connection`); a file in the state directory when empty.
@@ -106,6 +108,28 @@ pub(crate) struct Local {
     pub(crate) networks: Option<PathBuf>,
     /// The agent's binary; beside this one when absent.
     pub(crate) agent: Option<PathBuf>,
+}
+
+impl fmt::Debug for Database {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Database")
+            .field("url", &redacted(&self.url))
+            .finish()
+    }
+}
+
+/// A URL without the password it may hold.
+fn redacted(url: &str) -> String {
+    let Some((scheme, rest)) = url.split_once("://") else {
+        return url.to_owned();
+    };
+    match rest.rsplit_once('@') {
+        Some((user, host)) => {
+            let user = user.split(':').next().unwrap_or_default();
+            format!("{scheme}://{user}:***@{host}")
+        }
+        None => url.to_owned(),
+    }
 }
 
 impl Default for Api {
@@ -214,6 +238,13 @@ impl Config {
         Ok(merged.try_into()?)
     }
 
+    /// For showing it.
+    pub(crate) fn without_secrets(&self) -> Self {
+        let mut shown = self.clone();
+        shown.database.url = redacted(&shown.database.url);
+        shown
+    }
+
     /// Every problem of the values, one a line.
     pub(crate) fn check(&self) -> Result<()> {
         let mut problems = Vec::new();
@@ -298,6 +329,15 @@ mod tests {
             .unwrap();
         assert_eq!(config.health_manager.heartbeat_timeout_ms, 5_000);
         assert_eq!(config.health_manager.heartbeat_interval_ms, 300);
+    }
+
+    #[test]
+    fn the_password_of_the_database_is_not_shown() {
+        let mut config = Config::default();
+        config.database.url = "mysql://octavia:pa@ss@db/octavia".to_owned();
+        let shown = toml::to_string(&config.without_secrets()).unwrap();
+        assert!(shown.contains("mysql://octavia:***@db/octavia"), "{shown}");
+        assert!(!format!("{config:?}").contains("ss@"));
     }
 
     #[test]

@@ -8,25 +8,33 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use lb_drivers::Secret;
 
-/// The key in the file; a new random one when there is no file.
+/// The key in the file; a new random one when there is no file. The file appears with the key in it, whoever is killed
+/// or comes first.
 pub(crate) fn read_or_create(path: &Path) -> Result<Secret> {
+    if path.exists() {
+        return read(path);
+    }
+    let operation = || format!("create heartbeat key {}", path.display());
     let fresh = hex::encode(rand::random::<[u8; 32]>());
-    let created = OpenOptions::new()
+    let staging = path.with_extension(format!("{}.new", std::process::id()));
+    OpenOptions::new()
         .write(true)
-        .create_new(true)
+        .create(true)
+        .truncate(true)
         .mode(0o600)
-        .open(path);
-    match created {
-        Ok(mut file) => {
-            file.write_all(fresh.as_bytes())
-                .and_then(|()| file.sync_all())
-                .with_context(|| format!("write heartbeat key {}", path.display()))?;
-            Ok(Secret::new(fresh))
+        .open(&staging)
+        .and_then(|mut file| {
+            file.write_all(fresh.as_bytes())?;
+            file.sync_all()
+        })
+        .with_context(operation)?;
+    let linked = std::fs::hard_link(&staging, path);
+    std::fs::remove_file(&staging).with_context(operation)?;
+    match linked {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => {
+            Err(error).with_context(operation)
         }
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => read(path),
-        Err(error) => {
-            Err(error).with_context(|| format!("create heartbeat key {}", path.display()))
-        }
+        _ => read(path),
     }
 }
 

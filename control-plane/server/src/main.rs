@@ -5,6 +5,7 @@
 //! standard error.
 
 mod config;
+mod http;
 mod key;
 mod roles;
 
@@ -113,7 +114,7 @@ async fn main() -> Result<()> {
         Command::Db(command) => database(&config, command).await,
         Command::Config(ConfigCommand::Check) => Ok(()),
         Command::Config(ConfigCommand::Print) => {
-            print!("{}", toml::to_string(&config)?);
+            print!("{}", toml::to_string(&config.without_secrets())?);
             Ok(())
         }
         Command::Local(Local::Down) => {

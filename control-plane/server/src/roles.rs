@@ -1,6 +1,6 @@
 //! Wiring: which role needs what, and running them until a signal.
 
-use std::future::Future;
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
@@ -9,7 +9,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result, anyhow, bail};
 use lb_api::{ApiConfig, ApiState, Clock};
 use lb_controllers::health_manager::{
-    HealthManager, HealthManagerDeps, HealthManagerSettings, HeartbeatKeys, LivenessSettings,
+    CountersReader, HealthManager, HealthManagerDeps, HealthManagerSettings, HeartbeatKeys,
+    LivenessSettings,
 };
 use lb_controllers::housekeeping::{Housekeeping, HousekeepingSettings};
 use lb_controllers::worker::{Deadlines, Settings, Worker, WorkerDeps};
@@ -25,10 +26,16 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::config::Config;
-use crate::key;
+use crate::{http, key};
 
 /// Project of load balancers whose request names none: without authentication there is nobody to ask.
 const LOCAL_PROJECT: &str = "local";
+
+/// How long roles may take to end; the worker's own limit is ten seconds.
+const SHUTDOWN_LIMIT: Duration = Duration::from_secs(15);
+
+/// Time between looks at the counters of refused heartbeats.
+const COUNTERS_INTERVAL: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
@@ -110,7 +117,11 @@ impl Roles {
         let mut running: JoinSet<Result<()>> = JoinSet::new();
         if let Some((listener, router)) = self.api {
             println!("listening on {}", listener.local_addr()?);
-            running.spawn(serve_api(listener, router, stopped()));
+            let stopped = stopped();
+            running.spawn(async move {
+                http::serve(listener, router, stopped).await;
+                Ok(())
+            });
         }
         if let Some(worker) = self.worker {
             let stopped = stopped();
@@ -120,8 +131,14 @@ impl Roles {
             });
         }
         if let Some(health_manager) = self.health_manager {
+            let counters = health_manager.counters();
             let stopped = stopped();
-            running.spawn(async move { Ok(health_manager.run(stopped).await?) });
+            running.spawn(async move {
+                tokio::select! {
+                    ended = health_manager.run(stopped) => Ok(ended?),
+                    never = log_refusals(counters) => match never {},
+                }
+            });
         }
         if let Some(housekeeping) = self.housekeeping {
             let stopped = stopped();
@@ -139,8 +156,15 @@ impl Roles {
         };
         stop.send_replace(true);
         tracing::info!("stopping");
-        while let Some(ended) = running.join_next().await {
-            ended.context("a role panicked")??;
+        let ended = tokio::time::timeout(SHUTDOWN_LIMIT, async {
+            while let Some(ended) = running.join_next().await {
+                ended.context("a role panicked")??;
+            }
+            Ok::<(), anyhow::Error>(())
+        });
+        match ended.await {
+            Ok(ended) => ended?,
+            Err(_) => tracing::warn!("roles that did not end are cut off"),
         }
         match early {
             None => Ok(()),
@@ -215,17 +239,6 @@ async fn api(
         .await
         .with_context(|| format!("bind the API to {}", config.api.bind))?;
     Ok((listener, lb_api::router(state)))
-}
-
-async fn serve_api(
-    listener: TcpListener,
-    router: axum::Router,
-    stopped: impl Future<Output = ()> + Send + 'static,
-) -> Result<()> {
-    axum::serve(listener, router)
-        .with_graceful_shutdown(stopped)
-        .await
-        .context("serve the API")
 }
 
 fn worker(config: &Config, store: Store, stack: &LocalStack, key: Secret) -> Result<Worker> {
@@ -313,6 +326,19 @@ fn health_manager(
             keys: HeartbeatKeys::new([key.expose().as_bytes().to_vec()]),
         },
     ))
+}
+
+/// Logs the counters of the health manager when more was refused.
+async fn log_refusals(reader: CountersReader) -> Infallible {
+    let mut logged = 0;
+    loop {
+        tokio::time::sleep(COUNTERS_INTERVAL).await;
+        let counters = reader.read();
+        if counters.refused_total() != logged {
+            logged = counters.refused_total();
+            tracing::warn!(?counters, "heartbeats were refused");
+        }
+    }
 }
 
 fn clock() -> Clock {

@@ -178,6 +178,12 @@ impl Scene {
     }
 }
 
+/// `short` rounds of a test, and so many more in its long form (`make soak`).
+pub fn rounds(short: u64) -> u64 {
+    let soak = std::env::var_os("LB_SOAK").is_some();
+    if soak { short * 5 } else { short }
+}
+
 /// The VIP of a load balancer, with a listener's port.
 pub fn vip(load_balancer: &Value, port: u16) -> SocketAddr {
     let address = load_balancer["vip_address"]

@@ -36,6 +36,20 @@ pub struct Counters {
 }
 
 impl Counters {
+    /// Datagrams refused, for whatever reason.
+    pub fn refused_total(&self) -> u64 {
+        self.refused_too_short
+            + self.refused_too_long
+            + self.refused_bad_hmac
+            + self.refused_bad_compression
+            + self.refused_too_large
+            + self.refused_bad_message
+            + self.refused_replayed
+            + self.refused_late
+            + self.refused_overflow
+            + self.refused_unknown_amphora
+    }
+
     pub(super) fn undecodable(&mut self, error: HeartbeatError) {
         *match error {
             HeartbeatError::TooShort => &mut self.refused_too_short,

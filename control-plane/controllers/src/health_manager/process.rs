@@ -47,7 +47,7 @@ impl Processor {
     }
 
     /// On an error what was not reached stays as waiting in [`super::Liveness`]; statuses and totals come again with
-    /// the next heartbeat.
+    /// the next heartbeat, after [`Self::forget_samples`].
     pub(super) async fn work_off(
         &mut self,
         batch: Vec<Received>,
@@ -107,6 +107,11 @@ impl Processor {
         shared.with(|core| core.liveness.written(&unwritten));
         self.store.add_listener_stats(&samples).await?;
         Ok(strangers)
+    }
+
+    /// After an error nobody knows which totals were written: the next ones are, whether they differ or not.
+    pub(super) fn forget_samples(&mut self) {
+        self.samples.clear();
     }
 
     /// Whether the message counts as a sign of life.

@@ -326,6 +326,7 @@ impl Worker {
                     self.remove(strangers).await;
                 }
                 Err(error) => {
+                    processor.forget_samples();
                     failed(&self.shared, &error, "work off heartbeats");
                     tokio::time::sleep(DATABASE_PAUSE).await;
                 }
