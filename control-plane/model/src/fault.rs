@@ -51,6 +51,10 @@ pub enum Fault {
     MissingProject,
     #[error("Provider '{0}' is not enabled.")]
     ProviderNotEnabled(String),
+    #[error("Invalid L7 Policy arguments: {0}")]
+    InvalidL7Policy(String),
+    #[error("Error parsing L7Rule: {0}")]
+    InvalidL7Rule(String),
 
     #[error("{resource} {id} not found.")]
     NotFound { resource: Resource, id: String },
@@ -75,6 +79,8 @@ pub enum Fault {
     DuplicatePool,
     #[error("Pool {pool} is in use by L7 policy {policy}")]
     PoolInUse { pool: Uuid, policy: Uuid },
+    #[error("Too many rules on L7 policy {0}")]
+    TooManyL7Rules(Uuid),
     #[error("IP address {0} is already in use")]
     AddressInUse(IpAddr),
 
@@ -109,7 +115,9 @@ impl Fault {
             | Self::InvalidReference { .. }
             | Self::HasChildren(_)
             | Self::MissingProject
-            | Self::ProviderNotEnabled(_) => FaultKind::Invalid,
+            | Self::ProviderNotEnabled(_)
+            | Self::InvalidL7Policy(_)
+            | Self::InvalidL7Rule(_) => FaultKind::Invalid,
             Self::NotFound { .. } => FaultKind::NotFound,
             Self::Immutable { .. }
             | Self::InvalidState { .. }
@@ -118,6 +126,7 @@ impl Fault {
             | Self::DuplicateHealthMonitor
             | Self::DuplicatePool
             | Self::PoolInUse { .. }
+            | Self::TooManyL7Rules(_)
             | Self::AddressInUse(_) => FaultKind::Conflict,
             Self::UnsupportedOption { .. } => FaultKind::Unsupported,
         }
@@ -127,6 +136,13 @@ impl Fault {
         Self::NotFound {
             resource,
             id: id.to_string(),
+        }
+    }
+
+    pub(crate) fn immutable(resource: Resource, id: impl Into<Uuid>) -> Self {
+        Self::Immutable {
+            resource,
+            id: id.into(),
         }
     }
 
@@ -150,6 +166,8 @@ pub enum Resource {
     Pool,
     Member,
     HealthMonitor,
+    L7Policy,
+    L7Rule,
     Amphora,
     Flavor,
     AvailabilityZone,
@@ -163,6 +181,8 @@ impl fmt::Display for Resource {
             Self::Pool => "Pool",
             Self::Member => "Member",
             Self::HealthMonitor => "Health Monitor",
+            Self::L7Policy => "L7 Policy",
+            Self::L7Rule => "L7 Rule",
             Self::Amphora => "Amphora",
             Self::Flavor => "Flavor",
             Self::AvailabilityZone => "Availability Zone",

@@ -48,6 +48,13 @@ impl Graph {
         })
     }
 
+    pub fn l7policy_mut(&mut self, id: L7PolicyId) -> Option<&mut L7Policy> {
+        self.listeners
+            .iter_mut()
+            .flat_map(|listener| &mut listener.l7policies)
+            .find(|policy| policy.id == id)
+    }
+
     /// Listeners that send traffic to a pool, by default or through a policy.
     pub fn listeners_of_pool(&self, id: PoolId) -> impl Iterator<Item = &Listener> {
         self.listeners

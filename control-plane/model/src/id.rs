@@ -40,6 +40,12 @@ macro_rules! ids {
             }
         }
 
+        impl From<$name> for Uuid {
+            fn from(id: $name) -> Self {
+                id.0
+            }
+        }
+
         impl From<Uuid> for $name {
             fn from(id: Uuid) -> Self {
                 Self(id)

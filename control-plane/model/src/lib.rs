@@ -16,6 +16,7 @@ mod load_balancer;
 mod member;
 mod outcome;
 mod pool;
+mod provider;
 mod rules;
 #[cfg(any(test, feature = "sample"))]
 pub mod sample;
@@ -40,7 +41,8 @@ pub use load_balancer::{AdditionalVip, LoadBalancer, Topology, Vip, VnicType};
 pub use member::Member;
 pub use outcome::{Settlement, Unserved, UnservedObject, settle};
 pub use pool::{LbAlgorithm, Pool, PoolProtocol, SessionPersistence, SessionPersistenceType};
-pub use rules::{Capabilities, Rules};
+pub use provider::{Provider, ProviderFeature, ProviderSupport};
+pub use rules::Rules;
 pub use status::{AmphoraStatus, OperatingStatus, ProvisioningStatus};
 pub use text::UnknownWord;
 pub use timestamp::Timestamp;

@@ -65,6 +65,25 @@ impl Listener {
     }
 }
 
+impl Listener {
+    /// Puts a policy at a position, counted from 1; beyond the end, or without one, it comes last. The others move.
+    pub(crate) fn insert_l7policy(&mut self, policy: L7Policy, position: Option<u32>) {
+        let index = position
+            .and_then(|position| usize::try_from(position.saturating_sub(1)).ok())
+            .unwrap_or(usize::MAX)
+            .min(self.l7policies.len());
+        self.l7policies.insert(index, policy);
+        self.renumber_l7policies();
+    }
+
+    /// Makes the positions contiguous from 1, in the present order.
+    pub(crate) fn renumber_l7policies(&mut self) {
+        for (policy, position) in self.l7policies.iter_mut().zip(1..) {
+            policy.position = position;
+        }
+    }
+}
+
 text_enum! {
     ListenerProtocol {
         Http = "HTTP",

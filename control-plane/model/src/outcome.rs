@@ -9,6 +9,8 @@
 
 use std::collections::BTreeMap;
 
+use uuid::Uuid;
+
 use crate::{
     Graph, HealthMonitorId, L7Policy, Listener, ListenerId, MemberId, OperatingStatus, Pool,
     PoolId, ProvisioningStatus, Timestamp,
@@ -55,7 +57,7 @@ impl std::fmt::Display for Unserved {
 
 /// Writes the end of a reconcile into the graph. A graph whose load balancer is not pending stays as it is.
 pub fn settle(graph: &mut Graph, settlement: &Settlement, now: Timestamp) {
-    let before = graph.clone();
+    let mut before = graph.clone();
     let status = graph.load_balancer.provisioning_status;
     if !status.is_pending() {
         return;
@@ -70,7 +72,7 @@ pub fn settle(graph: &mut Graph, settlement: &Settlement, now: Timestamp) {
         mark_unserved(graph, &settlement.unserved);
     }
     graph.load_balancer.error_reason = reason(settlement);
-    stamp(graph, &before, now);
+    stamp(graph, &mut before, now);
 }
 
 /// Reasons are shown to people and stored in one column.
@@ -128,6 +130,7 @@ fn succeed(graph: &mut Graph, failed_over: bool) {
         listener
             .l7policies
             .retain(|policy| policy.provisioning_status != PendingDelete);
+        listener.renumber_l7policies();
         for policy in &mut listener.l7policies {
             settle_policy(policy, failed_over);
         }
@@ -310,13 +313,51 @@ fn mark_unserved(graph: &mut Graph, unserved: &[Unserved]) {
     }
 }
 
-/// `updated_at` of what changed its provisioning status, and was not just created.
-fn stamp(graph: &mut Graph, before: &Graph, now: Timestamp) {
-    let (old, new) = (&before.load_balancer, &mut graph.load_balancer);
-    if old.provisioning_status != PendingCreate
-        && new.provisioning_status != old.provisioning_status
-    {
-        new.updated_at = Some(now);
+/// A new provisioning status is a change like any other.
+fn stamp(graph: &mut Graph, before: &mut Graph, now: Timestamp) {
+    let mut old = BTreeMap::new();
+    each_status(before, |id, status, _| {
+        old.insert(id, status);
+    });
+    each_status(graph, |id, status, updated_at| {
+        if old.get(&id).is_some_and(|old| *old != status) {
+            *updated_at = Some(now);
+        }
+    });
+}
+
+/// Every object but the amphorae: its id, status and time of the last change.
+fn each_status(
+    graph: &mut Graph,
+    mut f: impl FnMut(Uuid, ProvisioningStatus, &mut Option<Timestamp>),
+) {
+    macro_rules! visit {
+        ($object:expr) => {
+            f(
+                $object.id.0,
+                $object.provisioning_status,
+                &mut $object.updated_at,
+            )
+        };
+    }
+    visit!(graph.load_balancer);
+    for listener in &mut graph.listeners {
+        visit!(listener);
+        for policy in &mut listener.l7policies {
+            visit!(policy);
+            for rule in &mut policy.rules {
+                visit!(rule);
+            }
+        }
+    }
+    for pool in &mut graph.pools {
+        visit!(pool);
+        for member in &mut pool.members {
+            visit!(member);
+        }
+        if let Some(monitor) = &mut pool.health_monitor {
+            visit!(monitor);
+        }
     }
 }
 

@@ -1,8 +1,8 @@
-//! What the deployment and its provider allow: the settings that validation asks.
+//! What the deployment and its providers allow: the settings that validation asks.
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use crate::{LbAlgorithm, ListenerProtocol, MonitorType, PoolProtocol};
+use crate::{Fault, LoadBalancer, Provider, ProviderSupport};
 
 /// Settings that decide defaults and refusals. Each mirrors an Octavia option.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,7 +32,8 @@ pub struct Rules {
     pub allow_tls_terminated_listeners: bool,
     /// `api_settings.allow_prometheus_listeners`.
     pub allow_prometheus_listeners: bool,
-    pub capabilities: Capabilities,
+    /// `api_settings.enabled_provider_drivers`: the names a client may ask for.
+    pub providers: Vec<Provider>,
 }
 
 impl Default for Rules {
@@ -56,53 +57,33 @@ impl Default for Rules {
             allow_ping_health_monitors: true,
             allow_tls_terminated_listeners: true,
             allow_prometheus_listeners: true,
-            capabilities: Capabilities::default(),
+            providers: vec![
+                Provider::new(
+                    "amphora",
+                    "The amphora driver: eBPF fast path and proxy.",
+                    ProviderSupport::AMPHORA,
+                ),
+                Provider::new(
+                    "octavia",
+                    "Deprecated alias of the amphora driver.",
+                    ProviderSupport::AMPHORA,
+                ),
+            ],
         }
     }
 }
 
-/// What the amphora provider of this release can serve. Asking for more is answered with "does not support a
-/// requested option", never by taking the request and doing less.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Capabilities {
-    pub listener_protocols: &'static [ListenerProtocol],
-    pub pool_protocols: &'static [PoolProtocol],
-    pub algorithms: &'static [LbAlgorithm],
-    pub monitor_types: &'static [MonitorType],
-    pub session_persistence: bool,
-    /// TLS towards members.
-    pub pool_tls: bool,
-}
+impl Rules {
+    /// The provider of this name, if it is enabled.
+    pub fn provider(&self, name: &str) -> Option<&Provider> {
+        self.providers.iter().find(|provider| provider.name == name)
+    }
 
-impl Default for Capabilities {
-    fn default() -> Self {
-        Self {
-            listener_protocols: &[
-                ListenerProtocol::Http,
-                ListenerProtocol::Https,
-                ListenerProtocol::Tcp,
-                ListenerProtocol::Udp,
-            ],
-            pool_protocols: &[
-                PoolProtocol::Http,
-                PoolProtocol::Https,
-                PoolProtocol::Tcp,
-                PoolProtocol::Udp,
-            ],
-            algorithms: &[
-                LbAlgorithm::RoundRobin,
-                LbAlgorithm::LeastConnections,
-                LbAlgorithm::SourceIp,
-            ],
-            monitor_types: &[
-                MonitorType::Http,
-                MonitorType::Ping,
-                MonitorType::Tcp,
-                MonitorType::UdpConnect,
-            ],
-            session_persistence: false,
-            pool_tls: false,
-        }
+    /// What the provider of a load balancer can serve.
+    pub(crate) fn support(&self, load_balancer: &LoadBalancer) -> Result<&ProviderSupport, Fault> {
+        self.provider(&load_balancer.provider)
+            .map(|provider| &provider.support)
+            .ok_or_else(|| Fault::ProviderNotEnabled(load_balancer.provider.clone()))
     }
 }
 

@@ -8,7 +8,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use uuid::Uuid;
 
 use crate::{
-    ClientAuthentication, Graph, HealthMonitor, HealthMonitorId, LbAlgorithm, Listener, ListenerId,
+    ClientAuthentication, Graph, HealthMonitor, HealthMonitorId, L7Policy, L7PolicyAction,
+    L7PolicyId, L7Rule, L7RuleCompareType, L7RuleId, L7RuleType, LbAlgorithm, Listener, ListenerId,
     ListenerProtocol, LoadBalancer, LoadBalancerId, Member, MemberId, MonitorType, NetworkId,
     OperatingStatus, Pool, PoolId, PoolProtocol, PortId, ProvisioningStatus, SubnetId, Timestamp,
     Topology, Vip, VnicType,
@@ -177,6 +178,48 @@ pub fn health_monitor(number: u128, kind: MonitorType) -> HealthMonitor {
         expected_codes: None,
         http_version: None,
         domain_name: None,
+        tags: Vec::new(),
+        created_at: NOW,
+        updated_at: None,
+    }
+}
+
+/// A policy without rules, at position 1; nothing to redirect to.
+pub fn l7policy(number: u128, action: L7PolicyAction) -> L7Policy {
+    L7Policy {
+        id: L7PolicyId(uuid(0x5500 + number)),
+        project_id: PROJECT.to_owned(),
+        name: format!("policy{number}"),
+        description: String::new(),
+        admin_state_up: true,
+        provisioning_status: ProvisioningStatus::PendingCreate,
+        operating_status: OperatingStatus::Offline,
+        action,
+        redirect_pool_id: None,
+        redirect_url: None,
+        redirect_prefix: None,
+        redirect_http_code: None,
+        position: 1,
+        tags: Vec::new(),
+        created_at: NOW,
+        updated_at: None,
+        rules: Vec::new(),
+    }
+}
+
+/// Paths that start with `/number`.
+pub fn l7rule(number: u128) -> L7Rule {
+    L7Rule {
+        id: L7RuleId(uuid(0x6600 + number)),
+        project_id: PROJECT.to_owned(),
+        admin_state_up: true,
+        provisioning_status: ProvisioningStatus::PendingCreate,
+        operating_status: OperatingStatus::Offline,
+        kind: L7RuleType::Path,
+        compare_type: L7RuleCompareType::StartsWith,
+        key: None,
+        value: format!("/{number}"),
+        invert: false,
         tags: Vec::new(),
         created_at: NOW,
         updated_at: None,

@@ -2,12 +2,17 @@
 
 use std::collections::BTreeMap;
 
+use super::l7rule::check_room;
 use super::listener::check_new_listener;
-use crate::spec::{GraphPool, LoadBalancerCreate, PoolDefinition};
-use crate::validate::{check_default_pool, check_health_monitor, check_member, check_pool};
+use crate::spec::{GraphL7Policy, GraphPool, LoadBalancerCreate, NewL7Policy, PoolDefinition};
+use crate::validate::{
+    check_default_pool, check_health_monitor, check_l7policy, check_l7rule, check_member,
+    check_pool,
+};
 use crate::{
-    AdditionalVip, Fault, Graph, HealthMonitorId, ListenerId, LoadBalancer, LoadBalancerId,
-    MemberId, OperatingStatus, PoolId, ProvisioningStatus, Rules, Timestamp, Topology, Vip,
+    AdditionalVip, Fault, Graph, HealthMonitorId, L7PolicyId, L7RuleId, Listener, ListenerId,
+    LoadBalancer, LoadBalancerId, MemberId, OperatingStatus, PoolId, ProvisioningStatus, Rules,
+    Timestamp, Topology, Vip,
 };
 
 /// What the request does not say: decided before by the API.
@@ -68,21 +73,53 @@ pub fn build_graph(
             now,
         );
         if let Some(pool) = &wanted.default_pool {
-            let pool = resolve(&pools, name_of(pool))?;
+            let pool = resolve(&pools, pool.name())?;
             check_default_pool(&graph, &listener, pool)?;
             listener.default_pool_id = Some(pool);
         }
         check_new_listener(&graph, &listener, rules)?;
+        build_l7policies(
+            &graph,
+            &mut listener,
+            &wanted.l7policies,
+            &pools,
+            rules,
+            now,
+        )?;
         graph.listeners.push(listener);
     }
     Ok(graph)
 }
 
-fn name_of(pool: &GraphPool) -> &str {
-    match pool {
-        GraphPool::Reference(name) => name,
-        GraphPool::Definition(definition) => &definition.pool.name,
+fn build_l7policies(
+    graph: &Graph,
+    listener: &mut Listener,
+    wanted: &[GraphL7Policy],
+    pools: &BTreeMap<String, PoolId>,
+    rules: &Rules,
+    now: Timestamp,
+) -> Result<(), Fault> {
+    let project = &graph.load_balancer.project_id;
+    for spec in wanted {
+        let redirect_pool_id = match &spec.redirect_pool {
+            None => None,
+            Some(pool) => Some(resolve(pools, pool.name())?),
+        };
+        let mut policy = NewL7Policy {
+            redirect_pool_id,
+            ..spec.l7policy.clone()
+        }
+        .build(L7PolicyId::random(), project, now)?;
+        check_l7policy(graph, listener, &policy, rules)?;
+        for spec in &spec.rules {
+            check_room(&policy)?;
+            let rule = spec.build(L7RuleId::random(), project, now);
+            check_l7rule(&rule, &graph.load_balancer, rules)?;
+            policy.rules.push(rule);
+        }
+        listener.insert_l7policy(policy, spec.l7policy.position);
     }
+    Ok(())
 }
 
 fn resolve(pools: &BTreeMap<String, PoolId>, name: &str) -> Result<PoolId, Fault> {
@@ -101,11 +138,7 @@ fn build_pools(
     now: Timestamp,
 ) -> Result<BTreeMap<String, PoolId>, Fault> {
     let mut pools = BTreeMap::new();
-    let nested = spec
-        .listeners
-        .iter()
-        .filter_map(|listener| listener.default_pool.as_ref());
-    for definition in spec.pools.iter().chain(nested).filter_map(definition) {
+    for definition in spec.graph_pools().filter_map(GraphPool::definition) {
         let id = PoolId::random();
         let name = definition.pool.name.clone();
         if pools.insert(name.clone(), id).is_some() {
@@ -116,16 +149,9 @@ fn build_pools(
         build_pool(graph, definition, id, rules, now)?;
     }
     for pool in &spec.pools {
-        resolve(&pools, name_of(pool))?;
+        resolve(&pools, pool.name())?;
     }
     Ok(pools)
-}
-
-fn definition(pool: &GraphPool) -> Option<&PoolDefinition> {
-    match pool {
-        GraphPool::Reference(_) => None,
-        GraphPool::Definition(definition) => Some(definition),
-    }
 }
 
 fn build_pool(

@@ -10,6 +10,8 @@
 mod amphora;
 mod build;
 mod health_monitor;
+mod l7policy;
+mod l7rule;
 mod listener;
 mod load_balancer;
 mod member;
@@ -18,6 +20,8 @@ mod pool;
 pub use amphora::request_amphora_failover;
 pub use build::{GraphSeed, ResolvedVip, build_graph};
 pub use health_monitor::{create_health_monitor, delete_health_monitor, update_health_monitor};
+pub use l7policy::{create_l7policy, delete_l7policy, update_l7policy};
+pub use l7rule::{create_l7rule, delete_l7rule, update_l7rule};
 pub use listener::{create_listener, delete_listener, update_listener};
 pub use load_balancer::{delete_load_balancer, request_failover, update_load_balancer};
 pub use member::{batch_update_members, create_member, delete_member, update_member};
@@ -33,10 +37,7 @@ fn require_mutable(load_balancer: &LoadBalancer) -> Result<(), Fault> {
     if load_balancer.provisioning_status.is_mutable() {
         Ok(())
     } else {
-        Err(Fault::Immutable {
-            resource: Resource::LoadBalancer,
-            id: load_balancer.id.0,
-        })
+        Err(Fault::immutable(Resource::LoadBalancer, load_balancer.id))
     }
 }
 
@@ -45,10 +46,7 @@ fn require_mutable_pool(pool: &Pool) -> Result<(), Fault> {
     if pool.provisioning_status.is_mutable() {
         Ok(())
     } else {
-        Err(Fault::Immutable {
-            resource: Resource::Pool,
-            id: pool.id.0,
-        })
+        Err(Fault::immutable(Resource::Pool, pool.id))
     }
 }
 

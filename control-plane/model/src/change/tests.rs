@@ -3,6 +3,8 @@
 mod amphora;
 mod calls;
 mod health_monitor;
+mod l7policy;
+mod l7rule;
 mod listener;
 mod load_balancer;
 mod member;
@@ -14,8 +16,8 @@ use super::{batch_update_members, create_health_monitor, create_listener, create
 use crate::sample::{self, NOW};
 use crate::spec::{HealthMonitorCreate, ListenerCreate, MemberBatch, PoolCreate};
 use crate::{
-    Fault, Graph, HealthMonitorId, ListenerId, MemberId, PoolId, ProvisioningStatus as Status,
-    Rules, Timestamp,
+    Fault, Graph, HealthMonitorId, ListenerId, MemberId, PoolId, Provider, ProviderSupport,
+    ProvisioningStatus as Status, Rules, Timestamp,
 };
 
 const LATER: Timestamp = NOW.plus_millis(5_000);
@@ -36,6 +38,14 @@ fn active() -> Graph {
     graph.pools = vec![pool, spare];
     sample::set_status(&mut graph, Status::Active);
     graph
+}
+
+/// Rules under which the provider of [`active`] serves everything.
+fn everything() -> Rules {
+    Rules {
+        providers: vec![Provider::new("amphora", "", ProviderSupport::EVERYTHING)],
+        ..Rules::default()
+    }
 }
 
 fn member_at(last: u8) -> crate::Member {
@@ -131,6 +141,10 @@ fn statuses(graph: &Graph) -> String {
                 .map(|item| item.provisioning_status),
         );
     }
+    letters(words)
+}
+
+fn letters(words: impl IntoIterator<Item = Status>) -> String {
     words
         .into_iter()
         .map(|status| match status {

@@ -289,3 +289,31 @@ fn nothing_is_pending_after_any_settlement() {
         }
     }
 }
+
+#[test]
+fn what_becomes_active_or_fails_has_changed_at_that_time() {
+    let mut graph = active();
+    let mut policy = sample::l7policy(1, crate::L7PolicyAction::Reject);
+    policy.rules = vec![sample::l7rule(1)];
+    graph.listeners[0].l7policies = vec![policy];
+    sample::set_status(&mut graph, Active);
+    graph.load_balancer.provisioning_status = PendingUpdate;
+    graph.listeners[0].provisioning_status = PendingUpdate;
+    graph.listeners[0].l7policies[0].provisioning_status = PendingUpdate;
+    graph.listeners[0].l7policies[0].rules[0].provisioning_status = PendingCreate;
+    settle(&mut graph, &Settlement::default(), LATER);
+    let listener = &graph.listeners[0];
+    let policy = &listener.l7policies[0];
+    let rule = &policy.rules[0];
+    for updated_at in [
+        graph.load_balancer.updated_at,
+        listener.updated_at,
+        policy.updated_at,
+        rule.updated_at,
+    ] {
+        assert_eq!(updated_at, Some(LATER));
+    }
+    assert_eq!(rule.operating_status, OperatingStatus::Online);
+    assert_eq!(graph.listeners[1].updated_at, None);
+    assert_eq!(graph.pools[0].updated_at, None);
+}

@@ -109,10 +109,6 @@ impl<'a> Object<'a> {
         }
     }
 
-    pub(crate) fn argument(&self) -> &str {
-        &self.argument
-    }
-
     /// Refuses attributes that are not in the table.
     pub(crate) fn only(&self, tables: &[&[&str]]) -> Result<(), Fault> {
         for name in self.map.keys() {
@@ -126,8 +122,18 @@ impl<'a> Object<'a> {
         Ok(())
     }
 
-    pub(crate) fn has(&self, name: &str) -> bool {
-        self.map.get(name).is_some_and(|value| !value.is_null())
+    /// Refuses objects that only a fully populated create may have inside another.
+    pub(crate) fn refuse_nested(&self, names: &[&str]) -> Result<(), Fault> {
+        match names.iter().find(|name| self.raw(name).is_some()) {
+            None => Ok(()),
+            Some(name) => Err(Fault::validation(format!(
+                "{name} can only be given within a fully populated load balancer create"
+            ))),
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.map.is_empty()
     }
 
     /// Nothing but this attribute is set.

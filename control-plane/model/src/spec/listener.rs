@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use ipnet::IpNet;
 use serde_json::Value;
 
-use super::GraphPool;
 use super::decode::{
     Field, Object, boolean, cidr, integer, list, one_of, string_map, tags, text, uuid, word,
 };
+use super::{GraphL7Policy, GraphPool};
 use crate::{ClientAuthentication, Fault, ListenerProtocol, LoadBalancerId, PoolId};
 
 /// Milliseconds: 24 days.
@@ -132,13 +132,7 @@ impl ListenerCreate {
     pub fn decode(body: &Value) -> Result<Self, Fault> {
         let object = Object::root(body, "listener")?;
         object.only(&[CREATE, &["loadbalancer_id", "default_pool", "l7policies"]])?;
-        for nested in ["default_pool", "l7policies"] {
-            if object.has(nested) {
-                return Err(Fault::validation(format!(
-                    "{nested} can only be given within a fully populated load balancer create"
-                )));
-            }
-        }
+        object.refuse_nested(&["default_pool", "l7policies"])?;
         Ok(Self {
             load_balancer_id: object.required("loadbalancer_id", uuid)?,
             listener: NewListener::decode(&object)?,
@@ -151,23 +145,23 @@ impl ListenerCreate {
 pub struct GraphListener {
     pub listener: NewListener,
     pub default_pool: Option<GraphPool>,
+    pub l7policies: Vec<GraphL7Policy>,
 }
 
 impl GraphListener {
     pub(super) fn decode(object: &Object<'_>) -> Result<Self, Fault> {
         object.only(&[CREATE, &["default_pool", "l7policies"]])?;
-        if !object.objects("l7policies")?.is_empty() {
-            return Err(Fault::validation(format!(
-                "{}.l7policies is not supported",
-                object.argument()
-            )));
-        }
         Ok(Self {
             listener: NewListener::decode(object)?,
             default_pool: object
                 .object("default_pool")?
                 .map(|pool| GraphPool::decode(&pool))
                 .transpose()?,
+            l7policies: object
+                .objects("l7policies")?
+                .iter()
+                .map(GraphL7Policy::decode)
+                .collect::<Result<_, _>>()?,
         })
     }
 }

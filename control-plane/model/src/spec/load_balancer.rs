@@ -102,6 +102,20 @@ impl LoadBalancerCreate {
     }
 }
 
+impl LoadBalancerCreate {
+    /// Every pool the request speaks of: under `pools`, as default pool, and as the target of a policy.
+    pub fn graph_pools(&self) -> impl Iterator<Item = &GraphPool> {
+        let nested = self.listeners.iter().flat_map(|listener| {
+            let redirects = listener
+                .l7policies
+                .iter()
+                .filter_map(|policy| policy.redirect_pool.as_ref());
+            listener.default_pool.iter().chain(redirects)
+        });
+        self.pools.iter().chain(nested)
+    }
+}
+
 impl AdditionalVipSpec {
     fn decode(object: &Object<'_>) -> Result<Self, Fault> {
         object.only(&[&["subnet_id", "ip_address", "port_id"]])?;

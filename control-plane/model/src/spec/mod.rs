@@ -3,6 +3,8 @@
 
 pub(crate) mod decode;
 mod health_monitor;
+mod l7policy;
+mod l7rule;
 mod listener;
 mod load_balancer;
 mod member;
@@ -10,6 +12,8 @@ mod pool;
 
 pub use decode::{Field, lenient_bool, parse_uuid};
 pub use health_monitor::{HealthMonitorCreate, HealthMonitorUpdate, NewHealthMonitor};
+pub use l7policy::{GraphL7Policy, L7PolicyCreate, L7PolicyUpdate, NewL7Policy};
+pub use l7rule::{L7RuleUpdate, NewL7Rule};
 pub use listener::{GraphListener, ListenerCreate, ListenerUpdate, NewListener};
 pub use load_balancer::{AdditionalVipSpec, LoadBalancerCreate, LoadBalancerUpdate};
 pub use member::{MemberBatch, MemberCreate, MemberUpdate};

@@ -120,13 +120,7 @@ impl PoolCreate {
             CREATE,
             &["loadbalancer_id", "listener_id", "members", "healthmonitor"],
         ])?;
-        for nested in ["members", "healthmonitor"] {
-            if object.has(nested) {
-                return Err(Fault::validation(format!(
-                    "{nested} can only be given within a fully populated load balancer create"
-                )));
-            }
-        }
+        object.refuse_nested(&["members", "healthmonitor"])?;
         let load_balancer_id = object.optional("loadbalancer_id", uuid)?;
         let listener_id = object.optional("listener_id", uuid)?;
         let pool = NewPool::decode(&object)?;
@@ -148,6 +142,22 @@ impl PoolCreate {
 pub enum GraphPool {
     Reference(String),
     Definition(Box<PoolDefinition>),
+}
+
+impl GraphPool {
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Reference(name) => name,
+            Self::Definition(definition) => &definition.pool.name,
+        }
+    }
+
+    pub fn definition(&self) -> Option<&PoolDefinition> {
+        match self {
+            Self::Reference(_) => None,
+            Self::Definition(definition) => Some(definition),
+        }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -18,6 +18,18 @@ const NAMES: &[&str] = &[
     "pools",
     "default_pool",
     "l7policies",
+    "rules",
+    "action",
+    "position",
+    "redirect_url",
+    "redirect_pool",
+    "redirect_pool_id",
+    "redirect_http_code",
+    "listener_id",
+    "compare_type",
+    "key",
+    "value",
+    "invert",
     "members",
     "healthmonitor",
     "lb_algorithm",
@@ -64,6 +76,12 @@ const WORDS: &[&str] = &[
     "200-204",
     "/x",
     "a",
+    "REDIRECT_TO_POOL",
+    "REJECT",
+    "http://a",
+    "PATH",
+    "REGEX",
+    "(",
     "8f2b7a4e-1c3d-4e5f-8a9b-0c1d2e3f4a5b",
     "\u{0}",
     "é",
@@ -112,7 +130,9 @@ fn build(spec: &LoadBalancerCreate) -> bool {
 proptest! {
     #[test]
     fn no_json_makes_a_decoder_panic(value in any_json()) {
-        for root in ["loadbalancer", "listener", "pool", "member", "members", "healthmonitor"] {
+        for root in [
+            "loadbalancer", "listener", "pool", "member", "members", "healthmonitor", "l7policy", "rule",
+        ] {
             let body = json!({root: value});
             if let Ok(spec) = LoadBalancerCreate::decode(&body) {
                 build(&spec);
@@ -128,6 +148,10 @@ proptest! {
                 MemberBatch::decode(&body, false).is_err(),
                 HealthMonitorCreate::decode(&body).is_err(),
                 HealthMonitorUpdate::decode(&body).is_err(),
+                L7PolicyCreate::decode(&body).is_err(),
+                L7PolicyUpdate::decode(&body).is_err(),
+                NewL7Rule::decode(&body).is_err(),
+                L7RuleUpdate::decode(&body).is_err(),
             ];
             // Each root belongs to two decoders at most.
             prop_assert!(refused.iter().filter(|refused| !**refused).count() <= 2);

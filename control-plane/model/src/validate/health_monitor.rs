@@ -1,6 +1,6 @@
 //! Rules of a health monitor.
 
-use super::unsupported;
+use super::require_support;
 use crate::{Fault, HealthMonitor, HttpVersion, LoadBalancer, MonitorType, PoolProtocol, Rules};
 
 pub(crate) fn check_health_monitor(
@@ -38,11 +38,10 @@ pub(crate) fn check_health_monitor(
             value: monitor.kind.to_string(),
         });
     }
-    if !rules.capabilities.monitor_types.contains(&monitor.kind) {
-        return Err(unsupported(
-            &load_balancer.provider,
-            format!("health monitor of type {}", monitor.kind),
-        ));
-    }
-    Ok(())
+    require_support(
+        load_balancer,
+        rules.support(load_balancer)?.monitor_types,
+        monitor.kind,
+        "health monitor",
+    )
 }

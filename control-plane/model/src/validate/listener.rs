@@ -1,7 +1,7 @@
 //! Rules of a listener.
 
+use super::require_support;
 use super::tls::check_tls_options;
-use super::unsupported;
 use crate::{ClientAuthentication, Fault, Graph, Listener, ListenerProtocol, LoadBalancer, Rules};
 
 /// Headers of an HTTP listener; the last three are taken and have no effect.
@@ -46,17 +46,12 @@ pub(crate) fn check_listener(
         ));
     }
     check_allowed_cidrs(listener, load_balancer)?;
-    if !rules
-        .capabilities
-        .listener_protocols
-        .contains(&listener.protocol)
-    {
-        return Err(unsupported(
-            &load_balancer.provider,
-            format!("{} protocol listener", listener.protocol),
-        ));
-    }
-    Ok(())
+    require_support(
+        load_balancer,
+        rules.support(load_balancer)?.listener_protocols,
+        listener.protocol,
+        "protocol listener",
+    )
 }
 
 fn check_insert_headers(listener: &Listener) -> Result<(), Fault> {

@@ -1,10 +1,10 @@
 //! Rules of a pool, and which pool a listener may have.
 
 use super::tls::check_tls_options;
-use super::unsupported;
+use super::{require_support, unsupported};
 use crate::{
-    Fault, Graph, Listener, ListenerProtocol, LoadBalancer, Pool, PoolId, PoolProtocol, Resource,
-    Rules, SessionPersistence, SessionPersistenceType,
+    Fault, Graph, Listener, ListenerProtocol, LoadBalancer, Pool, PoolId, PoolProtocol,
+    ProviderFeature, Resource, Rules, SessionPersistence, SessionPersistenceType,
 };
 
 pub(crate) fn check_pool(
@@ -26,7 +26,7 @@ pub(crate) fn check_pool(
         pool.alpn_protocols.as_deref(),
         rules,
     )?;
-    check_capabilities(pool, load_balancer, rules)
+    check_support(pool, load_balancer, rules)
 }
 
 fn check_session_persistence(
@@ -94,34 +94,21 @@ const fn is_cookie_name_byte(byte: u8) -> bool {
         )
 }
 
-fn check_capabilities(
-    pool: &Pool,
-    load_balancer: &LoadBalancer,
-    rules: &Rules,
-) -> Result<(), Fault> {
-    let capabilities = &rules.capabilities;
-    let provider = &load_balancer.provider;
-    if !capabilities.pool_protocols.contains(&pool.protocol) {
-        return Err(unsupported(
-            provider,
-            format!("{} protocol pool", pool.protocol),
-        ));
-    }
-    if !capabilities.algorithms.contains(&pool.lb_algorithm) {
-        return Err(unsupported(
-            provider,
-            format!("{} lb_algorithm", pool.lb_algorithm),
-        ));
-    }
-    if pool.session_persistence.is_some() && !capabilities.session_persistence {
-        return Err(unsupported(provider, "session_persistence"));
+fn check_support(pool: &Pool, load_balancer: &LoadBalancer, rules: &Rules) -> Result<(), Fault> {
+    let support = rules.support(load_balancer)?;
+    let lb = load_balancer;
+    require_support(lb, support.pool_protocols, pool.protocol, "protocol pool")?;
+    require_support(lb, support.algorithms, pool.lb_algorithm, "lb_algorithm")?;
+    if let Some(persistence) = &pool.session_persistence {
+        let served = support.session_persistence;
+        require_support(lb, served, persistence.kind, "session_persistence")?;
     }
     let tls = pool.tls_enabled
         || pool.tls_container_ref.is_some()
         || pool.ca_tls_container_ref.is_some()
         || pool.crl_container_ref.is_some();
-    if tls && !capabilities.pool_tls {
-        return Err(unsupported(provider, "TLS to the members of a pool"));
+    if tls && !support.features.contains(&ProviderFeature::PoolTls) {
+        return Err(unsupported(&lb.provider, "TLS to the members of a pool"));
     }
     Ok(())
 }

@@ -43,7 +43,7 @@ fn rules_of_a_health_monitor() {
         ),
         (
             json!({"type": "HTTPS"}),
-            "Provider 'amphora' does not support a requested option: health monitor of type HTTPS",
+            "Provider 'amphora' does not support a requested option: HTTPS health monitor",
         ),
         (
             json!({"max_retries": 11}),

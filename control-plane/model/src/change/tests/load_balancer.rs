@@ -113,7 +113,7 @@ fn one_bad_leaf_refuses_the_whole_create() {
         ),
         (
             json!({"listeners": listener(json!({"l7policies": [{"action": "REJECT"}]}))}),
-            "Validation failure: loadbalancer.listeners.l7policies is not supported",
+            "Validation failure: L7 policies are not allowed on TCP protocol listeners.",
         ),
         (
             json!({"listeners": listener(json!({"loadbalancer_id": "x"}))}),

@@ -17,7 +17,7 @@ fn rules_of_a_pool() {
         (json!({"lb_algorithm": "SOURCE_IP_PORT"}), "Provider 'amphora' does not support a requested option: SOURCE_IP_PORT lb_algorithm".into()),
         (json!({"protocol": "PROXY"}), "Provider 'amphora' does not support a requested option: PROXY protocol pool".into()),
         (json!({"session_persistence": {}}), "Invalid input for field/attribute type. Value: 'None'. Mandatory field missing.".into()),
-        (json!({"session_persistence": {"type": "SOURCE_IP"}}), "Provider 'amphora' does not support a requested option: session_persistence".into()),
+        (json!({"session_persistence": {"type": "SOURCE_IP"}}), "Provider 'amphora' does not support a requested option: SOURCE_IP session_persistence".into()),
         (json!({"session_persistence": {"type": "APP_COOKIE"}}), "Validation failure: Field cookie_name must be provided for APP_COOKIE session persistence".into()),
         (json!({"session_persistence": {"type": "APP_COOKIE", "cookie_name": "a;b"}}), "Validation failure: Cookie name is not valid".into()),
         (json!({"session_persistence": {"type": "HTTP_COOKIE", "cookie_name": "a"}}), "Validation failure: Field cookie_name can not be specified with HTTP_COOKIE session persistence".into()),
