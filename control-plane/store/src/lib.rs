@@ -22,8 +22,8 @@ pub use graphs::StatusUpdate;
 pub use health::{HeartbeatTarget, StaleAmphora};
 pub use leases::{Finish, Lease, Progress};
 pub use list::{
-    Direction, Filter, HealthMonitorRow, ListenerRow, LoadBalancerRow, MemberRow, PoolRow, Query,
-    TagFilter,
+    Direction, Filter, HealthMonitorRow, L7PolicyRow, ListenerRow, LoadBalancerRow, MemberRow,
+    PoolRow, Query, TagFilter,
 };
 pub use outcome::{Outcome, StoredOutcome};
 pub use purge::Purged;

@@ -10,13 +10,14 @@ mod select;
 use std::collections::HashMap;
 
 use lb_model::{
-    Amphora, AmphoraStatus, HealthMonitor, HealthMonitorId, Listener, ListenerId, LoadBalancer,
-    LoadBalancerId, Member, MemberId, Pool, PoolId, ProvisioningStatus,
+    Amphora, AmphoraStatus, HealthMonitor, HealthMonitorId, L7Policy, L7PolicyId, L7Rule, L7RuleId,
+    Listener, ListenerId, LoadBalancer, LoadBalancerId, Member, MemberId, Pool, PoolId,
+    ProvisioningStatus,
 };
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QueryOrder, QuerySelect, QueryTrait};
 use uuid::Uuid;
 
-use crate::rows::{CHUNK, policies_of};
+use crate::rows::CHUNK;
 use crate::store::read_id;
 use crate::tables::{
     amphora, health_monitor, l7policy, l7rule, listener, load_balancer, member, pool,
@@ -72,11 +73,12 @@ pub struct LoadBalancerRow {
     pub pool_ids: Vec<PoolId>,
 }
 
-/// The listener has its policies and their rules.
+/// Policies are given by id, in the order of their positions; in `listener` itself they are left empty.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListenerRow {
     pub listener: Listener,
     pub load_balancer_id: LoadBalancerId,
+    pub l7policy_ids: Vec<L7PolicyId>,
 }
 
 /// Members and monitor are given by id; in `pool` itself they are left empty.
@@ -104,6 +106,14 @@ pub struct HealthMonitorRow {
     pub load_balancer_id: LoadBalancerId,
 }
 
+/// Rules are given by id; in `l7policy` itself they are left empty.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct L7PolicyRow {
+    pub l7policy: L7Policy,
+    pub listener_id: ListenerId,
+    pub rule_ids: Vec<L7RuleId>,
+}
+
 impl Store {
     /// Deleted ones are left out.
     pub async fn list_load_balancers(
@@ -115,32 +125,16 @@ impl Store {
         );
         let rows = select::page(&self.db, base, &columns::LOAD_BALANCER, query).await?;
         let ids: Vec<&str> = rows.iter().map(|row| row.id.as_str()).collect();
-        let mut listeners: HashMap<String, Vec<ListenerId>> = HashMap::new();
-        let mut pools: HashMap<String, Vec<PoolId>> = HashMap::new();
-        for chunk in ids.chunks(CHUNK) {
-            let found: Vec<(String, String)> = listener::Entity::find()
-                .filter(listener::Column::LoadBalancerId.is_in(chunk.iter().copied()))
-                .order_by_asc(listener::Column::CreatedAt)
-                .order_by_asc(listener::Column::Id)
-                .select_only()
-                .column(listener::Column::LoadBalancerId)
-                .column(listener::Column::Id)
-                .into_tuple()
-                .all(&self.db)
-                .await?;
-            collect(&mut listeners, "listener.id", found)?;
-            let found: Vec<(String, String)> = pool::Entity::find()
-                .filter(pool::Column::LoadBalancerId.is_in(chunk.iter().copied()))
-                .order_by_asc(pool::Column::CreatedAt)
-                .order_by_asc(pool::Column::Id)
-                .select_only()
-                .column(pool::Column::LoadBalancerId)
-                .column(pool::Column::Id)
-                .into_tuple()
-                .all(&self.db)
-                .await?;
-            collect(&mut pools, "pool.id", found)?;
-        }
+        let mut listeners = {
+            use listener::Column::{CreatedAt, Id, LoadBalancerId};
+            self.children::<listener::Entity, _>(LoadBalancerId, Id, &[CreatedAt, Id], &ids)
+                .await?
+        };
+        let mut pools = {
+            use pool::Column::{CreatedAt, Id, LoadBalancerId};
+            self.children::<pool::Entity, _>(LoadBalancerId, Id, &[CreatedAt, Id], &ids)
+                .await?
+        };
         rows.iter()
             .map(|row| {
                 Ok(LoadBalancerRow {
@@ -161,35 +155,17 @@ impl Store {
         )
         .await?;
         let ids: Vec<&str> = rows.iter().map(|row| row.id.as_str()).collect();
-        let mut policies = HashMap::new();
-        for chunk in ids.chunks(CHUNK) {
-            let found = l7policy::Entity::find()
-                .filter(l7policy::Column::ListenerId.is_in(chunk.iter().copied()))
-                .order_by_asc(l7policy::Column::Position)
-                .order_by_asc(l7policy::Column::Id)
-                .all(&self.db)
-                .await?;
-            let mut rules = Vec::new();
-            for chunk in found.chunks(CHUNK) {
-                rules.extend(
-                    l7rule::Entity::find()
-                        .filter(
-                            l7rule::Column::L7policyId
-                                .is_in(chunk.iter().map(|policy| policy.id.as_str())),
-                        )
-                        .order_by_asc(l7rule::Column::CreatedAt)
-                        .order_by_asc(l7rule::Column::Id)
-                        .all(&self.db)
-                        .await?,
-                );
-            }
-            policies.extend(policies_of(&found, &rules)?);
-        }
+        let mut policies = {
+            use l7policy::Column::{Id, ListenerId, Position};
+            self.children::<l7policy::Entity, _>(ListenerId, Id, &[Position, Id], &ids)
+                .await?
+        };
         rows.iter()
             .map(|row| {
                 Ok(ListenerRow {
-                    listener: row.listener(policies.remove(&row.id).unwrap_or_default())?,
+                    listener: row.listener(Vec::new())?,
                     load_balancer_id: read_id("listener.load_balancer_id", &row.load_balancer_id)?,
+                    l7policy_ids: policies.remove(&row.id).unwrap_or_default(),
                 })
             })
             .collect()
@@ -198,30 +174,18 @@ impl Store {
     pub async fn list_pools(&self, query: &Query) -> Result<Vec<PoolRow>, StoreError> {
         let rows = select::page(&self.db, pool::Entity::find(), &columns::POOL, query).await?;
         let ids: Vec<&str> = rows.iter().map(|row| row.id.as_str()).collect();
-        let mut members: HashMap<String, Vec<MemberId>> = HashMap::new();
-        let mut monitors: HashMap<String, Vec<HealthMonitorId>> = HashMap::new();
+        let mut members = {
+            use member::Column::{CreatedAt, Id, PoolId};
+            self.children::<member::Entity, _>(PoolId, Id, &[CreatedAt, Id], &ids)
+                .await?
+        };
+        let mut monitors: HashMap<String, Vec<HealthMonitorId>> = {
+            use health_monitor::Column::{Id, PoolId};
+            self.children::<health_monitor::Entity, _>(PoolId, Id, &[Id], &ids)
+                .await?
+        };
         let mut listeners: HashMap<String, Vec<ListenerId>> = HashMap::new();
         for chunk in ids.chunks(CHUNK) {
-            let found: Vec<(String, String)> = member::Entity::find()
-                .filter(member::Column::PoolId.is_in(chunk.iter().copied()))
-                .order_by_asc(member::Column::CreatedAt)
-                .order_by_asc(member::Column::Id)
-                .select_only()
-                .column(member::Column::PoolId)
-                .column(member::Column::Id)
-                .into_tuple()
-                .all(&self.db)
-                .await?;
-            collect(&mut members, "member.id", found)?;
-            let found: Vec<(String, String)> = health_monitor::Entity::find()
-                .filter(health_monitor::Column::PoolId.is_in(chunk.iter().copied()))
-                .select_only()
-                .column(health_monitor::Column::PoolId)
-                .column(health_monitor::Column::Id)
-                .into_tuple()
-                .all(&self.db)
-                .await?;
-            collect(&mut monitors, "health_monitor.id", found)?;
             collect(&mut listeners, "listener.id", self.users_of(chunk).await?)?;
         }
         rows.iter()
@@ -284,6 +248,40 @@ impl Store {
         .collect()
     }
 
+    pub async fn list_l7policies(&self, query: &Query) -> Result<Vec<L7PolicyRow>, StoreError> {
+        let base = l7policy::Entity::find();
+        let rows = select::page(&self.db, base, &columns::L7POLICY, query).await?;
+        let ids: Vec<&str> = rows.iter().map(|row| row.id.as_str()).collect();
+        let mut rules = {
+            use l7rule::Column::{CreatedAt, Id, L7policyId};
+            self.children::<l7rule::Entity, _>(L7policyId, Id, &[CreatedAt, Id], &ids)
+                .await?
+        };
+        rows.iter()
+            .map(|row| {
+                Ok(L7PolicyRow {
+                    l7policy: row.l7policy(Vec::new())?,
+                    listener_id: read_id("l7policy.listener_id", &row.listener_id)?,
+                    rule_ids: rules.remove(&row.id).unwrap_or_default(),
+                })
+            })
+            .collect()
+    }
+
+    /// Rules of one policy.
+    pub async fn list_l7rules(
+        &self,
+        policy: L7PolicyId,
+        query: &Query,
+    ) -> Result<Vec<L7Rule>, StoreError> {
+        let base = l7rule::Entity::find().filter(l7rule::Column::L7policyId.eq(policy.to_string()));
+        select::page(&self.db, base, &columns::L7RULE, query)
+            .await?
+            .iter()
+            .map(l7rule::Model::l7rule)
+            .collect()
+    }
+
     /// Deleted ones are left out. `project_id` is that of the load balancer.
     pub async fn list_amphorae(&self, query: &Query) -> Result<Vec<Amphora>, StoreError> {
         let mut base = amphora::Entity::find()
@@ -305,6 +303,34 @@ impl Store {
             .iter()
             .map(amphora::Model::amphora)
             .collect()
+    }
+
+    /// Ids of the rows that belong to each of the owners, in the order given.
+    async fn children<E, T>(
+        &self,
+        owner: E::Column,
+        id: E::Column,
+        order: &[E::Column],
+        owners: &[&str],
+    ) -> Result<HashMap<String, Vec<T>>, StoreError>
+    where
+        E: EntityTrait,
+        T: std::str::FromStr,
+    {
+        let mut children = HashMap::new();
+        for chunk in owners.chunks(CHUNK) {
+            let mut select = E::find()
+                .filter(owner.is_in(chunk.iter().copied()))
+                .select_only()
+                .column(owner)
+                .column(id);
+            for column in order {
+                select = select.order_by_asc(*column);
+            }
+            let found: Vec<(String, String)> = select.into_tuple().all(&self.db).await?;
+            collect(&mut children, "id", found)?;
+        }
+        Ok(children)
     }
 
     /// (pool, listener) for each listener that uses one of the pools, each once.

@@ -251,7 +251,7 @@ impl Rows {
 }
 
 /// Policies with their rules, by listener.
-pub(crate) fn policies_of(
+fn policies_of(
     policies: &[l7policy::Model],
     rules: &[l7rule::Model],
 ) -> Result<HashMap<String, Vec<L7Policy>>, StoreError> {
@@ -272,10 +272,7 @@ pub(crate) fn policies_of(
     Ok(by_listener)
 }
 
-pub(crate) fn grouped<'a, M, K: Eq + Hash>(
-    rows: &'a [M],
-    key: impl Fn(&M) -> K,
-) -> HashMap<K, Vec<&'a M>> {
+fn grouped<'a, M, K: Eq + Hash>(rows: &'a [M], key: impl Fn(&M) -> K) -> HashMap<K, Vec<&'a M>> {
     let mut groups: HashMap<K, Vec<&'a M>> = HashMap::new();
     for row in rows {
         groups.entry(key(row)).or_default().push(row);

@@ -25,7 +25,7 @@ pub(super) struct Column {
 #[derive(Debug)]
 pub(super) struct Resource {
     pub(super) table: &'static str,
-    pub(super) columns: &'static [Column],
+    columns: &'static [&'static [Column]],
 }
 
 impl Resource {
@@ -37,197 +37,216 @@ impl Resource {
             "ip_address" => "address",
             name => name,
         };
-        self.columns.iter().find(|column| column.name == name)
+        self.columns
+            .iter()
+            .copied()
+            .flatten()
+            .find(|column| column.name == name)
     }
 }
 
-const fn column(name: &'static str, sql: &'static str, kind: Kind) -> Column {
-    Column {
-        name,
-        sql,
-        kind,
-        nullable: false,
-    }
+/// Rows of `name: Kind`, with `name = sql` where the column is called otherwise, and `null` where it may be null.
+macro_rules! columns {
+    (@sql $name:ident) => { stringify!($name) };
+    (@sql $name:ident $sql:ident) => { stringify!($sql) };
+    (@null) => { false };
+    (@null null) => { true };
+    ($($name:ident $(= $sql:ident)?: $kind:ident $($null:ident)?),+ $(,)?) => {
+        &[$(Column {
+            name: stringify!($name),
+            sql: columns!(@sql $name $($sql)?),
+            kind: Kind::$kind,
+            nullable: columns!(@null $($null)?),
+        }),+]
+    };
 }
 
-const fn nullable(name: &'static str, sql: &'static str, kind: Kind) -> Column {
-    Column {
-        name,
-        sql,
-        kind,
-        nullable: true,
-    }
-}
+/// What every resource of a tenant has.
+const COMMON: &[Column] = columns! {
+    id: Id,
+    project_id: Text,
+    admin_state_up: Flag,
+    provisioning_status: Text,
+    operating_status: Text,
+    created_at: Time,
+    updated_at: Time null,
+};
+
+const NAMED: &[Column] = columns! {
+    name: Text,
+};
+
+const DESCRIBED: &[Column] = columns! {
+    description: Text,
+};
+
+const CHILD: &[Column] = columns! {
+    loadbalancer_id = load_balancer_id: Id,
+};
 
 pub(super) static LOAD_BALANCER: Resource = Resource {
     table: "load_balancer",
     columns: &[
-        column("id", "id", Kind::Id),
-        column("project_id", "project_id", Kind::Text),
-        column("admin_state_up", "admin_state_up", Kind::Flag),
-        column("provisioning_status", "provisioning_status", Kind::Text),
-        column("operating_status", "operating_status", Kind::Text),
-        column("created_at", "created_at", Kind::Time),
-        nullable("updated_at", "updated_at", Kind::Time),
-        column("vip_address", "vip_address", Kind::Ip),
-        column("vip_port_id", "vip_port_id", Kind::Id),
-        column("vip_subnet_id", "vip_subnet_id", Kind::Id),
-        column("vip_network_id", "vip_network_id", Kind::Id),
-        nullable("vip_qos_policy_id", "vip_qos_policy_id", Kind::Id),
-        column("vip_vnic_type", "vip_vnic_type", Kind::Text),
-        column("provider", "provider", Kind::Text),
-        column("topology", "topology", Kind::Text),
-        nullable("flavor_id", "flavor_id", Kind::Id),
-        nullable("availability_zone", "availability_zone", Kind::Text),
-        column("description", "description", Kind::Text),
-        column("name", "name", Kind::Text),
+        COMMON,
+        NAMED,
+        DESCRIBED,
+        columns! {
+            vip_address: Ip,
+            vip_port_id: Id,
+            vip_subnet_id: Id,
+            vip_network_id: Id,
+            vip_qos_policy_id: Id null,
+            vip_vnic_type: Text,
+            provider: Text,
+            topology: Text,
+            flavor_id: Id null,
+            availability_zone: Text null,
+        },
     ],
 };
 
 pub(super) static LISTENER: Resource = Resource {
     table: "listener",
     columns: &[
-        column("id", "id", Kind::Id),
-        column("project_id", "project_id", Kind::Text),
-        column("admin_state_up", "admin_state_up", Kind::Flag),
-        column("provisioning_status", "provisioning_status", Kind::Text),
-        column("operating_status", "operating_status", Kind::Text),
-        column("created_at", "created_at", Kind::Time),
-        nullable("updated_at", "updated_at", Kind::Time),
-        column("name", "name", Kind::Text),
-        column("description", "description", Kind::Text),
-        column("loadbalancer_id", "load_balancer_id", Kind::Id),
-        column("protocol", "protocol", Kind::Text),
-        column("protocol_port", "protocol_port", Kind::Number),
-        column("connection_limit", "connection_limit", Kind::Number),
-        nullable("default_pool_id", "default_pool_id", Kind::Id),
-        nullable(
-            "default_tls_container_ref",
-            "default_tls_container_ref",
-            Kind::Text,
-        ),
-        column("timeout_client_data", "timeout_client_data", Kind::Number),
-        column(
-            "timeout_member_connect",
-            "timeout_member_connect",
-            Kind::Number,
-        ),
-        column("timeout_member_data", "timeout_member_data", Kind::Number),
-        column("timeout_tcp_inspect", "timeout_tcp_inspect", Kind::Number),
-        nullable(
-            "client_ca_tls_container_ref",
-            "client_ca_tls_container_ref",
-            Kind::Text,
-        ),
-        column("client_authentication", "client_authentication", Kind::Text),
-        nullable(
-            "client_crl_container_ref",
-            "client_crl_container_ref",
-            Kind::Text,
-        ),
-        nullable("tls_ciphers", "tls_ciphers", Kind::Text),
-        nullable("hsts_max_age", "hsts_max_age", Kind::Number),
-        column(
-            "hsts_include_subdomains",
-            "hsts_include_subdomains",
-            Kind::Flag,
-        ),
-        column("hsts_preload", "hsts_preload", Kind::Flag),
+        COMMON,
+        NAMED,
+        DESCRIBED,
+        CHILD,
+        columns! {
+            protocol: Text,
+            protocol_port: Number,
+            connection_limit: Number,
+            default_pool_id: Id null,
+            default_tls_container_ref: Text null,
+            timeout_client_data: Number,
+            timeout_member_connect: Number,
+            timeout_member_data: Number,
+            timeout_tcp_inspect: Number,
+            client_ca_tls_container_ref: Text null,
+            client_authentication: Text,
+            client_crl_container_ref: Text null,
+            tls_ciphers: Text null,
+            hsts_max_age: Number null,
+            hsts_include_subdomains: Flag,
+            hsts_preload: Flag,
+        },
     ],
 };
 
 pub(super) static POOL: Resource = Resource {
     table: "pool",
     columns: &[
-        column("id", "id", Kind::Id),
-        column("project_id", "project_id", Kind::Text),
-        column("admin_state_up", "admin_state_up", Kind::Flag),
-        column("provisioning_status", "provisioning_status", Kind::Text),
-        column("operating_status", "operating_status", Kind::Text),
-        column("created_at", "created_at", Kind::Time),
-        nullable("updated_at", "updated_at", Kind::Time),
-        column("name", "name", Kind::Text),
-        column("description", "description", Kind::Text),
-        column("loadbalancer_id", "load_balancer_id", Kind::Id),
-        column("protocol", "protocol", Kind::Text),
-        column("lb_algorithm", "lb_algorithm", Kind::Text),
-        nullable("tls_container_ref", "tls_container_ref", Kind::Text),
-        nullable("ca_tls_container_ref", "ca_tls_container_ref", Kind::Text),
-        nullable("crl_container_ref", "crl_container_ref", Kind::Text),
-        column("tls_enabled", "tls_enabled", Kind::Flag),
-        nullable("tls_ciphers", "tls_ciphers", Kind::Text),
+        COMMON,
+        NAMED,
+        DESCRIBED,
+        CHILD,
+        columns! {
+            protocol: Text,
+            lb_algorithm: Text,
+            tls_container_ref: Text null,
+            ca_tls_container_ref: Text null,
+            crl_container_ref: Text null,
+            tls_enabled: Flag,
+            tls_ciphers: Text null,
+        },
     ],
 };
 
 pub(super) static MEMBER: Resource = Resource {
     table: "member",
     columns: &[
-        column("id", "id", Kind::Id),
-        column("project_id", "project_id", Kind::Text),
-        column("admin_state_up", "admin_state_up", Kind::Flag),
-        column("provisioning_status", "provisioning_status", Kind::Text),
-        column("operating_status", "operating_status", Kind::Text),
-        column("created_at", "created_at", Kind::Time),
-        nullable("updated_at", "updated_at", Kind::Time),
-        column("name", "name", Kind::Text),
-        column("address", "address", Kind::Ip),
-        column("protocol_port", "protocol_port", Kind::Number),
-        column("weight", "weight", Kind::Number),
-        column("backup", "backup", Kind::Flag),
-        nullable("subnet_id", "subnet_id", Kind::Id),
-        nullable("monitor_address", "monitor_address", Kind::Ip),
-        nullable("monitor_port", "monitor_port", Kind::Number),
-        column("vnic_type", "vnic_type", Kind::Text),
+        COMMON,
+        NAMED,
+        columns! {
+            address: Ip,
+            protocol_port: Number,
+            weight: Number,
+            backup: Flag,
+            subnet_id: Id null,
+            monitor_address: Ip null,
+            monitor_port: Number null,
+            vnic_type: Text,
+        },
     ],
 };
 
 pub(super) static HEALTH_MONITOR: Resource = Resource {
     table: "health_monitor",
     columns: &[
-        column("id", "id", Kind::Id),
-        column("project_id", "project_id", Kind::Text),
-        column("admin_state_up", "admin_state_up", Kind::Flag),
-        column("provisioning_status", "provisioning_status", Kind::Text),
-        column("operating_status", "operating_status", Kind::Text),
-        column("created_at", "created_at", Kind::Time),
-        nullable("updated_at", "updated_at", Kind::Time),
-        column("name", "name", Kind::Text),
-        column("pool_id", "pool_id", Kind::Id),
-        column("type", "monitor_type", Kind::Text),
-        column("delay", "delay", Kind::Number),
-        column("timeout", "timeout", Kind::Number),
-        column("max_retries", "max_retries", Kind::Number),
-        column("max_retries_down", "max_retries_down", Kind::Number),
-        nullable("http_method", "http_method", Kind::Text),
-        nullable("url_path", "url_path", Kind::Text),
-        nullable("expected_codes", "expected_codes", Kind::Text),
-        nullable("http_version", "http_version", Kind::Text),
-        nullable("domain_name", "domain_name", Kind::Text),
+        COMMON,
+        NAMED,
+        columns! {
+            pool_id: Id,
+            type = monitor_type: Text,
+            delay: Number,
+            timeout: Number,
+            max_retries: Number,
+            max_retries_down: Number,
+            http_method: Text null,
+            url_path: Text null,
+            expected_codes: Text null,
+            http_version: Text null,
+            domain_name: Text null,
+        },
+    ],
+};
+
+pub(super) static L7POLICY: Resource = Resource {
+    table: "l7policy",
+    columns: &[
+        COMMON,
+        NAMED,
+        DESCRIBED,
+        columns! {
+            listener_id: Id,
+            action: Text,
+            redirect_pool_id: Id null,
+            redirect_url: Text null,
+            redirect_prefix: Text null,
+            redirect_http_code: Number null,
+            position: Number,
+        },
+    ],
+};
+
+pub(super) static L7RULE: Resource = Resource {
+    table: "l7rule",
+    columns: &[
+        COMMON,
+        columns! {
+            type = rule_type: Text,
+            compare_type: Text,
+            key = rule_key: Text null,
+            value = rule_value: Text,
+            invert: Flag,
+        },
     ],
 };
 
 pub(super) static AMPHORA: Resource = Resource {
     table: "amphora",
     columns: &[
-        column("id", "id", Kind::Id),
-        column("created_at", "created_at", Kind::Time),
-        nullable("updated_at", "updated_at", Kind::Time),
-        column("loadbalancer_id", "load_balancer_id", Kind::Id),
-        column("status", "status", Kind::Text),
-        nullable("role", "role", Kind::Text),
-        nullable("compute_id", "compute_id", Kind::Text),
-        nullable("lb_network_ip", "lb_network_ip", Kind::Ip),
-        nullable("vrrp_ip", "vrrp_ip", Kind::Ip),
-        nullable("ha_ip", "ha_ip", Kind::Ip),
-        nullable("vrrp_port_id", "vrrp_port_id", Kind::Id),
-        nullable("ha_port_id", "ha_port_id", Kind::Id),
-        nullable("vrrp_interface", "vrrp_interface", Kind::Text),
-        nullable("vrrp_id", "vrrp_id", Kind::Number),
-        nullable("vrrp_priority", "vrrp_priority", Kind::Number),
-        nullable("cert_expiration", "cert_expiration", Kind::Time),
-        column("cert_busy", "cert_busy", Kind::Flag),
-        nullable("cached_zone", "cached_zone", Kind::Text),
-        nullable("image_id", "image_id", Kind::Text),
-        nullable("compute_flavor", "compute_flavor", Kind::Text),
+        CHILD,
+        columns! {
+            id: Id,
+            created_at: Time,
+            updated_at: Time null,
+            status: Text,
+            role: Text null,
+            compute_id: Text null,
+            lb_network_ip: Ip null,
+            vrrp_ip: Ip null,
+            ha_ip: Ip null,
+            vrrp_port_id: Id null,
+            ha_port_id: Id null,
+            vrrp_interface: Text null,
+            vrrp_id: Number null,
+            vrrp_priority: Number null,
+            cert_expiration: Time null,
+            cert_busy: Flag,
+            cached_zone: Text null,
+            image_id: Text null,
+            compute_flavor: Text null,
+        },
     ],
 };

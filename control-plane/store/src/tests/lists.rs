@@ -279,8 +279,26 @@ async fn rows_name_their_relatives() {
     let rows = store.list_listeners(&all).await.unwrap();
     assert_eq!(rows.len(), 2);
     for (row, listener) in rows.iter().zip(&graph.listeners) {
-        assert_eq!((&row.listener, row.load_balancer_id), (listener, id));
+        let policies: Vec<_> = listener.l7policies.iter().map(|policy| policy.id).collect();
+        let mut listener = listener.clone();
+        listener.l7policies.clear();
+        assert_eq!((&row.listener, row.load_balancer_id), (&listener, id));
+        assert_eq!(row.l7policy_ids, policies);
     }
+
+    let policy = &graph.listeners[1].l7policies[0];
+    let rows = store
+        .list_l7policies(&filter("redirect_pool_id", &graph.pools[0].id.to_string()))
+        .await
+        .unwrap();
+    assert_eq!(rows[0].l7policy.id, policy.id);
+    assert_eq!(rows[0].listener_id, graph.listeners[1].id);
+    assert_eq!(rows[0].rule_ids, vec![policy.rules[0].id]);
+    let rules = store
+        .list_l7rules(policy.id, &filter("key", "X-A"))
+        .await
+        .unwrap();
+    assert_eq!(rules, policy.rules);
 
     let rows = store.list_pools(&all).await.unwrap();
     assert_eq!(rows[0].listener_ids, listener_ids);
@@ -359,7 +377,21 @@ fn related() -> Graph {
         tags: Vec::new(),
         created_at: at(0),
         updated_at: None,
-        rules: Vec::new(),
+        rules: vec![lb_model::L7Rule {
+            id: lb_model::L7RuleId::random(),
+            project_id: "project".into(),
+            admin_state_up: true,
+            provisioning_status: ProvisioningStatus::Active,
+            operating_status: lb_model::OperatingStatus::Online,
+            kind: lb_model::L7RuleType::Header,
+            compare_type: lb_model::L7RuleCompareType::EqualTo,
+            key: Some("X-A".into()),
+            value: "b".into(),
+            invert: false,
+            tags: Vec::new(),
+            created_at: at(0),
+            updated_at: None,
+        }],
     });
     graph
 }
