@@ -51,10 +51,11 @@ impl ApiFault {
     }
 
     /// A missing parent in a nested path: 404 under the title of a bad request, as Octavia has it.
-    pub(crate) fn missing_parent(fault: &Fault) -> Self {
+    pub(crate) fn missing_parent(name: &str, id: &str) -> Self {
+        let id: String = id.chars().take(255).collect();
         Self::new(
             StatusCode::NOT_FOUND,
-            Shape::Routing("Bad Request", fault.to_string()),
+            Shape::Routing("Bad Request", format!("{name} {id} not found.")),
         )
     }
 

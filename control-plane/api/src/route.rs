@@ -27,6 +27,10 @@ pub enum Route {
     Member(String, String),
     HealthMonitors,
     HealthMonitor(String),
+    L7Policies,
+    L7Policy(String),
+    L7Rules(String),
+    L7Rule(String, String),
     Amphorae,
     Amphora(String),
     AmphoraStats(String),
@@ -98,6 +102,10 @@ impl Route {
             ["pools", pool, "members", member] => Self::Member(id(pool), id(member)),
             ["healthmonitors"] => Self::HealthMonitors,
             ["healthmonitors", monitor] => Self::HealthMonitor(id(monitor)),
+            ["l7policies"] => Self::L7Policies,
+            ["l7policies", policy] => Self::L7Policy(id(policy)),
+            ["l7policies", policy, "rules"] => Self::L7Rules(id(policy)),
+            ["l7policies", policy, "rules", rule] => Self::L7Rule(id(policy), id(rule)),
             ["providers"] => Self::Providers,
             _ => return None,
         })
@@ -149,6 +157,10 @@ impl Route {
             format!("/v2/lbaas/pools/{id}/members/{id}"),
             "/v2/lbaas/healthmonitors".to_owned(),
             format!("/v2/lbaas/healthmonitors/{id}"),
+            "/v2/lbaas/l7policies".to_owned(),
+            format!("/v2/lbaas/l7policies/{id}"),
+            format!("/v2/lbaas/l7policies/{id}/rules"),
+            format!("/v2/lbaas/l7policies/{id}/rules/{id}"),
             "/v2/octavia/amphorae".to_owned(),
             format!("/v2/octavia/amphorae/{id}"),
             format!("/v2/octavia/amphorae/{id}/stats"),
@@ -175,15 +187,20 @@ impl Route {
         const ITEM: &[Method] = &[Method::GET, Method::PUT, Method::DELETE];
         const BATCH: &[Method] = &[Method::GET, Method::POST, Method::PUT];
         match self {
-            Self::LoadBalancers | Self::Listeners | Self::Pools | Self::HealthMonitors => {
-                COLLECTION
-            }
+            Self::LoadBalancers
+            | Self::Listeners
+            | Self::Pools
+            | Self::HealthMonitors
+            | Self::L7Policies
+            | Self::L7Rules(_) => COLLECTION,
             Self::Members(_) => BATCH,
             Self::LoadBalancer(_)
             | Self::Listener(_)
             | Self::Pool(_)
             | Self::Member(..)
-            | Self::HealthMonitor(_) => ITEM,
+            | Self::HealthMonitor(_)
+            | Self::L7Policy(_)
+            | Self::L7Rule(..) => ITEM,
             Self::LoadBalancerFailover(_) | Self::AmphoraFailover(_) => PUT,
             Self::Discovery
             | Self::V2
@@ -258,7 +275,6 @@ mod tests {
         for path in [
             "/v1",
             "/v2.1/lbaas/loadbalancers",
-            "/v2/lbaas/l7policies",
             "/v2/lbaas/quotas/defaults",
             "/v2/quotas",
             "/v2/lbaas/flavors",
@@ -279,7 +295,7 @@ mod tests {
     #[test]
     fn the_samples_are_every_route_once() {
         let samples = Route::samples("x");
-        assert_eq!(samples.len(), 29);
+        assert_eq!(samples.len(), 33);
         for (index, (route, _)) in samples.iter().enumerate() {
             let same = samples.iter().position(|(other, _)| other == route);
             assert_eq!(same, Some(index), "{route:?}");

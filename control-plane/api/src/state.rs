@@ -30,8 +30,6 @@ pub struct ApiConfig {
     pub base_uri: Option<String>,
     /// Largest page, and the page when none is asked for. `api_settings.pagination_max_limit`.
     pub pagination_max_limit: u64,
-    /// Names a client may ask for, with their descriptions. `api_settings.enabled_provider_drivers`.
-    pub providers: Vec<(String, String)>,
     /// `api_settings.default_provider_driver`.
     pub default_provider: String,
     /// `controller_worker.loadbalancer_topology`.
@@ -45,6 +43,7 @@ pub struct ApiConfig {
     pub allow_vip_port_id: bool,
     pub allow_vip_network_id: bool,
     pub allow_vip_subnet_id: bool,
+    /// What validation asks, the enabled providers among it.
     pub rules: Rules,
 }
 
@@ -53,16 +52,6 @@ impl Default for ApiConfig {
         Self {
             base_uri: None,
             pagination_max_limit: 1000,
-            providers: vec![
-                (
-                    "amphora".to_owned(),
-                    "The amphora driver: eBPF fast path and proxy.".to_owned(),
-                ),
-                (
-                    "octavia".to_owned(),
-                    "Deprecated alias of the amphora driver.".to_owned(),
-                ),
-            ],
             default_provider: "amphora".to_owned(),
             topology: Topology::Single,
             default_project_id: None,

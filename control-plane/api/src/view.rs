@@ -3,8 +3,8 @@
 use std::fmt::Display;
 
 use lb_model::{
-    Amphora, Graph, HealthMonitor, L7Policy, L7Rule, Listener, ListenerId, LoadBalancer,
-    LoadBalancerId, Member, Pool, PoolId,
+    Amphora, Graph, HealthMonitor, L7Policy, L7PolicyId, L7Rule, L7RuleId, Listener, ListenerId,
+    LoadBalancer, LoadBalancerId, Member, Pool, PoolId,
 };
 use lb_store::{PoolRow, Statistics};
 use serde_json::{Value, json};
@@ -93,7 +93,7 @@ fn full_listener(item: &Listener) -> Value {
         .l7policies
         .iter()
         .map(|policy| {
-            let mut object = l7policy(policy, item.id);
+            let mut object = l7policy_fields(policy, item.id);
             object["rules"] = policy.rules.iter().map(l7rule).collect();
             object
         })
@@ -112,10 +112,10 @@ fn full_pool(graph: &Graph, item: &Pool) -> Value {
     object
 }
 
-pub(crate) fn listener(item: &Listener, lb: LoadBalancerId) -> Value {
+pub(crate) fn listener(item: &Listener, lb: LoadBalancerId, l7policies: &[L7PolicyId]) -> Value {
     let mut object = listener_fields(item);
     object["loadbalancers"] = ids([lb]);
-    object["l7policies"] = ids(item.l7policies.iter().map(|policy| policy.id));
+    object["l7policies"] = ids(l7policies);
     object
 }
 
@@ -257,7 +257,13 @@ pub(crate) fn health_monitor(item: &HealthMonitor, pool: PoolId) -> Value {
     })
 }
 
-fn l7policy(item: &L7Policy, listener: ListenerId) -> Value {
+pub(crate) fn l7policy(item: &L7Policy, listener: ListenerId, rules: &[L7RuleId]) -> Value {
+    let mut object = l7policy_fields(item, listener);
+    object["rules"] = ids(rules);
+    object
+}
+
+fn l7policy_fields(item: &L7Policy, listener: ListenerId) -> Value {
     json!({
         "id": item.id,
         "name": item.name,
@@ -280,7 +286,7 @@ fn l7policy(item: &L7Policy, listener: ListenerId) -> Value {
     })
 }
 
-fn l7rule(item: &L7Rule) -> Value {
+pub(crate) fn l7rule(item: &L7Rule) -> Value {
     json!({
         "id": item.id,
         "type": item.kind,

@@ -3,44 +3,47 @@
 use axum::body::Body;
 use axum::http::{Response, StatusCode};
 use lb_model::change;
-use lb_model::{AmphoraId, Fault, LoadBalancerId, Resource};
+use lb_model::{Amphora, AmphoraId, Fault, LoadBalancerId, Resource};
+use lb_store::{Query, Store};
 use serde_json::{Value, json};
 
-use super::{by_id, commit};
-use crate::fault::{Result, answer, empty};
-use crate::page::{self, Page, list_fault};
+use super::collection::{self, Collection, Stored, Target};
+use crate::fault::{Result, answer};
+use crate::page::Page;
 use crate::request::{Request, id};
 use crate::{policy, view};
 
 const RESOURCE: Resource = Resource::Amphora;
 
+pub(super) struct Amphorae;
+
+impl Collection for Amphorae {
+    type Row = Amphora;
+    const RESOURCE: Resource = RESOURCE;
+    const ONE: &'static str = "amphora";
+    const MANY: &'static str = "amphorae";
+
+    async fn rows(&self, store: &Store, query: &Query) -> Stored<Vec<Self::Row>> {
+        store.list_amphorae(query).await
+    }
+
+    fn project_id(_: &Self::Row) -> Option<&str> {
+        None
+    }
+
+    fn view(row: &Self::Row) -> Value {
+        view::amphora(row)
+    }
+}
+
 pub(super) async fn list(request: &Request) -> Result<Response<Body>> {
     policy::allow_admin(&request.caller)?;
-    let page = Page::parse(request)?;
-    let rows = request
-        .state
-        .store
-        .list_amphorae(&page.query)
-        .await
-        .map_err(|error| list_fault(error, &page.query))?;
-    let items = rows.iter().map(view::amphora).collect();
-    Ok(answer(
-        StatusCode::OK,
-        &page.answer(request, "amphorae", items),
-    ))
+    collection::list(request, &Amphorae, Page::parse(request)?).await
 }
 
 pub(super) async fn show(request: &Request, text: &str) -> Result<Response<Body>> {
     policy::allow_admin(&request.caller)?;
-    let id: AmphoraId = id(RESOURCE, text)?;
-    let rows = request.state.store.list_amphorae(&by_id(id)).await?;
-    let row = rows
-        .first()
-        .ok_or_else(|| Fault::not_found(RESOURCE, text))?;
-    Ok(answer(
-        StatusCode::OK,
-        &page::show(request, "amphora", view::amphora(row)),
-    ))
+    collection::show(request, &Amphorae, text).await
 }
 
 pub(super) async fn stats(request: &Request, text: &str) -> Result<Response<Body>> {
@@ -63,14 +66,19 @@ pub(super) async fn stats(request: &Request, text: &str) -> Result<Response<Body
 }
 
 pub(super) async fn failover(request: &Request, text: &str) -> Result<Response<Body>> {
-    let (id, lb) = existing(request, text).await?;
-    let now = request.state.now();
-    let missing = || Fault::not_found(RESOURCE, text);
-    commit(&request.state, lb, missing, |graph| {
-        change::request_amphora_failover(graph, id, now)
-    })
-    .await?;
-    Ok(empty(StatusCode::ACCEPTED))
+    let (id, load_balancer) = existing(request, text).await?;
+    let target = Target {
+        load_balancer,
+        id,
+        missing: Fault::not_found(RESOURCE, text),
+    };
+    collection::write_silently(
+        request,
+        StatusCode::ACCEPTED,
+        target,
+        change::request_amphora_failover,
+    )
+    .await
 }
 
 async fn existing(request: &Request, text: &str) -> Result<(AmphoraId, LoadBalancerId)> {

@@ -3,50 +3,40 @@
 use axum::body::Body;
 use axum::http::{Response, StatusCode};
 use lb_model::change::{self, GraphSeed, build_graph};
-use lb_model::spec::{Field, GraphPool, LoadBalancerCreate, LoadBalancerUpdate, PoolDefinition};
+use lb_model::spec::{Field, GraphPool, LoadBalancerCreate, LoadBalancerUpdate};
 use lb_model::{Fault, Graph, LoadBalancerId, Resource, SubnetId};
-use serde_json::json;
+use lb_store::{LoadBalancerRow, Query, Store};
+use serde_json::{Value, json};
 use tracing::Instrument;
 
-use super::{by_id, commit};
-use crate::fault::{Result, answer, empty};
-use crate::page::{self, Page, list_fault};
+use super::collection::{self, Collection, Stored, Target};
+use crate::fault::{Result, answer};
+use crate::page;
 use crate::request::{Request, id};
 use crate::vip::{self, VipPlan};
 use crate::{ApiState, policy, view};
 
 const RESOURCE: Resource = Resource::LoadBalancer;
 
-pub(super) async fn list(request: &Request) -> Result<Response<Body>> {
-    let page = Page::parse(request)?;
-    let rows = request
-        .state
-        .store
-        .list_load_balancers(&page.query)
-        .await
-        .map_err(|error| list_fault(error, &page.query))?;
-    let items = rows
-        .iter()
-        .map(|row| view::load_balancer(&row.load_balancer, &row.listener_ids, &row.pool_ids))
-        .collect();
-    Ok(answer(
-        StatusCode::OK,
-        &page.answer(request, "loadbalancers", items),
-    ))
-}
+pub(super) struct LoadBalancers;
 
-pub(super) async fn show(request: &Request, text: &str) -> Result<Response<Body>> {
-    let id: LoadBalancerId = id(RESOURCE, text)?;
-    let rows = request.state.store.list_load_balancers(&by_id(id)).await?;
-    let row = rows
-        .first()
-        .ok_or_else(|| Fault::not_found(RESOURCE, text))?;
-    policy::allow_project(&request.caller, &row.load_balancer.project_id)?;
-    let item = view::load_balancer(&row.load_balancer, &row.listener_ids, &row.pool_ids);
-    Ok(answer(
-        StatusCode::OK,
-        &page::show(request, "loadbalancer", item),
-    ))
+impl Collection for LoadBalancers {
+    type Row = LoadBalancerRow;
+    const RESOURCE: Resource = RESOURCE;
+    const ONE: &'static str = "loadbalancer";
+    const MANY: &'static str = "loadbalancers";
+
+    async fn rows(&self, store: &Store, query: &Query) -> Stored<Vec<Self::Row>> {
+        store.list_load_balancers(query).await
+    }
+
+    fn project_id(row: &Self::Row) -> Option<&str> {
+        Some(&row.load_balancer.project_id)
+    }
+
+    fn view(row: &Self::Row) -> Value {
+        view::load_balancer(&row.load_balancer, &row.listener_ids, &row.pool_ids)
+    }
 }
 
 pub(super) async fn create(request: &Request) -> Result<Response<Body>> {
@@ -113,10 +103,9 @@ async fn make(state: ApiState, plan: VipPlan, mut graph: Graph) -> Result<Graph>
 fn provider(state: &ApiState, spec: &LoadBalancerCreate) -> Result<String> {
     let config = &state.config;
     let name = spec.provider.as_ref().unwrap_or(&config.default_provider);
-    if config.providers.iter().any(|(known, _)| known == name) {
-        Ok(name.clone())
-    } else {
-        Err(Fault::ProviderNotEnabled(name.clone()).into())
+    match config.rules.provider(name) {
+        Some(provider) => Ok(provider.name.clone()),
+        None => Err(Fault::ProviderNotEnabled(name.clone()).into()),
     }
 }
 
@@ -143,24 +132,15 @@ fn no_qos() -> Fault {
 }
 
 fn member_subnets(spec: &LoadBalancerCreate) -> impl Iterator<Item = SubnetId> + '_ {
-    fn definition(pool: &GraphPool) -> Option<&PoolDefinition> {
-        match pool {
-            GraphPool::Reference(_) => None,
-            GraphPool::Definition(definition) => Some(definition),
-        }
-    }
-    spec.listeners
-        .iter()
-        .filter_map(|listener| listener.default_pool.as_ref())
-        .chain(&spec.pools)
-        .filter_map(definition)
+    spec.graph_pools()
+        .filter_map(GraphPool::definition)
         .flat_map(|pool| &pool.members)
         .filter_map(|member| member.subnet_id)
 }
 
 pub(super) async fn update(request: &Request, text: &str) -> Result<Response<Body>> {
     let spec = LoadBalancerUpdate::decode(&request.json("loadbalancer")?)?;
-    let id = existing(request, text).await?;
+    let target = existing(request, text).await?;
     if spec.vip_qos_policy_id != Field::Absent {
         return Err(no_qos().into());
     }
@@ -173,10 +153,7 @@ pub(super) async fn update(request: &Request, text: &str) -> Result<Response<Bod
         }
         .into());
     }
-    let state = &request.state;
-    let now = state.now();
-    let missing = || Fault::not_found(RESOURCE, text);
-    let ((), graph) = commit(state, id, missing, |graph| {
+    let graph = collection::commit(request, &target, |graph, now| {
         change::update_load_balancer(graph, &spec, now)
     })
     .await?;
@@ -185,32 +162,26 @@ pub(super) async fn update(request: &Request, text: &str) -> Result<Response<Bod
 }
 
 pub(super) async fn delete(request: &Request, text: &str) -> Result<Response<Body>> {
-    let id = existing(request, text).await?;
+    let target = existing(request, text).await?;
     let cascade = request.flag("cascade");
-    let now = request.state.now();
-    let missing = || Fault::not_found(RESOURCE, text);
-    commit(&request.state, id, missing, |graph| {
+    collection::write_silently(request, StatusCode::NO_CONTENT, target, |graph, _, now| {
         change::delete_load_balancer(graph, cascade, now)
     })
-    .await?;
-    Ok(empty(StatusCode::NO_CONTENT))
+    .await
 }
 
 pub(super) async fn failover(request: &Request, text: &str) -> Result<Response<Body>> {
-    let id = existing(request, text).await?;
+    let target = existing(request, text).await?;
     policy::allow_admin(&request.caller)?;
-    let now = request.state.now();
-    let missing = || Fault::not_found(RESOURCE, text);
-    commit(&request.state, id, missing, |graph| {
+    collection::write_silently(request, StatusCode::ACCEPTED, target, |graph, _, now| {
         change::request_failover(graph, now)
     })
-    .await?;
-    Ok(empty(StatusCode::ACCEPTED))
+    .await
 }
 
 pub(super) async fn stats(request: &Request, text: &str) -> Result<Response<Body>> {
-    let id = existing(request, text).await?;
-    let stats = request.state.store.load_balancer_stats(id).await?;
+    let target = existing(request, text).await?;
+    let stats = request.state.store.load_balancer_stats(target.id).await?;
     let body = page::show(request, "stats", view::statistics(&stats));
     Ok(answer(StatusCode::OK, &body))
 }
@@ -228,13 +199,15 @@ pub(super) async fn status(request: &Request, text: &str) -> Result<Response<Bod
     Ok(answer(StatusCode::OK, &body))
 }
 
-/// The id of a load balancer that is there and that the caller may use.
-async fn existing(request: &Request, text: &str) -> Result<LoadBalancerId> {
-    let id: LoadBalancerId = id(RESOURCE, text)?;
-    let rows = request.state.store.list_load_balancers(&by_id(id)).await?;
-    let row = rows
-        .first()
-        .ok_or_else(|| Fault::not_found(RESOURCE, text))?;
-    policy::allow_project(&request.caller, &row.load_balancer.project_id)?;
-    Ok(id)
+/// A load balancer that is there and that the caller may use.
+async fn existing(request: &Request, text: &str) -> Result<Target<LoadBalancerId>> {
+    let id = collection::find(request, &LoadBalancers, text)
+        .await?
+        .load_balancer
+        .id;
+    Ok(Target {
+        load_balancer: id,
+        id,
+        missing: Fault::not_found(RESOURCE, text),
+    })
 }

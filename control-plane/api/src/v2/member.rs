@@ -5,85 +5,100 @@ use axum::http::{Response, StatusCode};
 use lb_model::change;
 use lb_model::spec::{MemberBatch, MemberCreate, MemberUpdate};
 use lb_model::{Fault, Graph, LoadBalancerId, MemberId, PoolId, Resource};
-use serde_json::{Value, json};
+use lb_store::{MemberRow, Query, Store};
+use serde_json::Value;
 
-use super::{by_id, commit, written};
-use crate::fault::{ApiFault, Result, answer, empty};
-use crate::page::{self, Page, list_fault};
+use super::collection::{self, Child, Collection, Stored, Target};
+use super::pool::Pools;
+use crate::fault::{Result, empty};
+use crate::page::Page;
 use crate::request::{Request, id};
-use crate::{policy, view, vip};
+use crate::{view, vip};
 
-const RESOURCE: Resource = Resource::Member;
+/// Members of one pool.
+pub(super) struct Members(PoolId);
+
+impl Collection for Members {
+    type Row = MemberRow;
+    const RESOURCE: Resource = Resource::Member;
+    const ONE: &'static str = "member";
+    const MANY: &'static str = "members";
+
+    async fn rows(&self, store: &Store, query: &Query) -> Stored<Vec<Self::Row>> {
+        store.list_members(self.0, query).await
+    }
+
+    fn project_id(row: &Self::Row) -> Option<&str> {
+        Some(&row.member.project_id)
+    }
+
+    fn view(row: &Self::Row) -> Value {
+        view::member(&row.member)
+    }
+}
+
+impl Child for Members {
+    type Id = MemberId;
+
+    async fn owner(store: &Store, id: Self::Id) -> Stored<Option<LoadBalancerId>> {
+        store.load_balancer_of_member(id).await
+    }
+
+    fn view_in(graph: &Graph, id: Self::Id) -> Option<Value> {
+        graph
+            .pools
+            .iter()
+            .flat_map(|pool| &pool.members)
+            .find(|member| member.id == id)
+            .map(view::member)
+    }
+}
 
 pub(super) async fn list(request: &Request, pool: &str) -> Result<Response<Body>> {
-    let (pool, _) = parent(request, pool).await?;
-    let page = Page::parse_nested(request)?;
-    let rows = request
-        .state
-        .store
-        .list_members(pool, &page.query)
-        .await
-        .map_err(|error| list_fault(error, &page.query))?;
-    let items = rows.iter().map(|row| view::member(&row.member)).collect();
-    Ok(answer(
-        StatusCode::OK,
-        &page.answer(request, "members", items),
-    ))
+    let pool = parent(request, pool).await?.id;
+    collection::list(request, &Members(pool), Page::parse_nested(request)?).await
 }
 
 pub(super) async fn show(request: &Request, pool: &str, text: &str) -> Result<Response<Body>> {
-    let (pool, _) = parent(request, pool).await?;
-    let id: MemberId = id(RESOURCE, text)?;
-    let rows = request.state.store.list_members(pool, &by_id(id)).await?;
-    let row = rows
-        .first()
-        .ok_or_else(|| Fault::not_found(RESOURCE, text))?;
-    Ok(answer(
-        StatusCode::OK,
-        &page::show(request, "member", view::member(&row.member)),
-    ))
+    let pool = parent(request, pool).await?.id;
+    collection::show(request, &Members(pool), text).await
 }
 
 pub(super) async fn create(request: &Request, pool: &str) -> Result<Response<Body>> {
     let spec = MemberCreate::decode(&request.json("member")?)?;
-    let (pool, lb) = parent(request, pool).await?;
-    let state = &request.state;
-    vip::check_member_subnets(state, &request.caller, None, spec.subnet_id.into_iter()).await?;
-    let id = MemberId::random();
-    let now = state.now();
-    let missing = || Fault::not_found(Resource::Pool, pool);
-    let ((), graph) = commit(state, lb, missing, |graph| {
-        change::create_member(graph, pool, &spec, id, &state.config.rules, now)
-    })
-    .await?;
-    let body = json!({"member": written(view_of(&graph, pool, id))?});
-    Ok(answer(StatusCode::CREATED, &body))
+    let parent = parent(request, pool).await?;
+    let pool = parent.id;
+    let subnets = spec.subnet_id.into_iter();
+    vip::check_member_subnets(&request.state, &request.caller, None, subnets).await?;
+    let target = parent.with(MemberId::random());
+    collection::write::<Members>(
+        request,
+        StatusCode::CREATED,
+        target,
+        |graph, id, rules, now| change::create_member(graph, pool, &spec, id, rules, now),
+    )
+    .await
 }
 
 pub(super) async fn update(request: &Request, pool: &str, text: &str) -> Result<Response<Body>> {
     let spec = MemberUpdate::decode(&request.json("member")?)?;
-    let (pool, lb) = parent(request, pool).await?;
-    let id: MemberId = id(RESOURCE, text)?;
-    let now = request.state.now();
-    let missing = || Fault::not_found(RESOURCE, text);
-    let ((), graph) = commit(&request.state, lb, missing, |graph| {
+    let parent = parent(request, pool).await?;
+    let pool = parent.id;
+    let target = parent.with(id(Resource::Member, text)?);
+    collection::write::<Members>(request, StatusCode::OK, target, |graph, id, _, now| {
         change::update_member(graph, pool, id, &spec, now)
     })
-    .await?;
-    let body = json!({"member": written(view_of(&graph, pool, id))?});
-    Ok(answer(StatusCode::OK, &body))
+    .await
 }
 
 pub(super) async fn delete(request: &Request, pool: &str, text: &str) -> Result<Response<Body>> {
-    let (pool, lb) = parent(request, pool).await?;
-    let id: MemberId = id(RESOURCE, text)?;
-    let now = request.state.now();
-    let missing = || Fault::not_found(RESOURCE, text);
-    commit(&request.state, lb, missing, |graph| {
+    let parent = parent(request, pool).await?;
+    let pool = parent.id;
+    let target = parent.with(id(Resource::Member, text)?);
+    collection::write_silently(request, StatusCode::NO_CONTENT, target, |graph, id, now| {
         change::delete_member(graph, pool, id, now)
     })
-    .await?;
-    Ok(empty(StatusCode::NO_CONTENT))
+    .await
 }
 
 /// What stops a batch from being written.
@@ -95,7 +110,8 @@ enum Stop {
 
 pub(super) async fn batch(request: &Request, pool: &str) -> Result<Response<Body>> {
     let batch = MemberBatch::decode(&request.json("members")?, request.flag("additive_only"))?;
-    let (pool, lb) = parent(request, pool).await?;
+    let target = parent(request, pool).await?;
+    let (pool, lb) = (target.id, target.load_balancer);
     let state = &request.state;
     let subnets = batch.members.iter().filter_map(|member| member.subnet_id);
     vip::check_member_subnets(state, &request.caller, None, subnets).await?;
@@ -119,25 +135,6 @@ pub(super) async fn batch(request: &Request, pool: &str) -> Result<Response<Body
     }
 }
 
-fn view_of(graph: &Graph, pool: PoolId, id: MemberId) -> Option<Value> {
-    graph
-        .pool(pool)?
-        .members
-        .iter()
-        .find(|member| member.id == id)
-        .map(view::member)
-}
-
-/// A pool that is not there is a routing error here.
-async fn parent(request: &Request, text: &str) -> Result<(PoolId, LoadBalancerId)> {
-    let missing = |fault: Fault| ApiFault::missing_parent(&fault);
-    let pool: PoolId = id(Resource::Pool, text).map_err(missing)?;
-    let lb = request
-        .state
-        .store
-        .load_balancer_of_pool(pool)
-        .await?
-        .ok_or_else(|| missing(Fault::not_found(Resource::Pool, text)))?;
-    policy::allow_load_balancer(&request.state, &request.caller, lb).await?;
-    Ok((pool, lb))
+async fn parent(request: &Request, text: &str) -> Result<Target<PoolId>> {
+    collection::parent::<Pools>(request, "Pool", text).await
 }

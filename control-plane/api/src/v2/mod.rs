@@ -1,7 +1,10 @@
 //! One file a resource; here the paths are handed to them.
 
 mod amphora;
+mod collection;
 mod health_monitor;
+mod l7policy;
+mod l7rule;
 mod listener;
 mod load_balancer;
 mod member;
@@ -11,13 +14,17 @@ mod reconcile;
 
 use axum::body::Body;
 use axum::http::{Method, Response, StatusCode};
-use lb_model::{Fault, Graph, LoadBalancerId};
-use lb_store::{Filter, Query};
 use serde_json::Value;
 
-use crate::fault::{ApiFault, Result, answer};
+use self::health_monitor::HealthMonitors;
+use self::l7policy::L7Policies;
+use self::listener::Listeners;
+use self::load_balancer::LoadBalancers;
+use self::pool::Pools;
+use crate::fault::{Result, answer};
+use crate::page::Page;
 use crate::request::Request;
-use crate::{ApiState, Route, discovery, network_lookup};
+use crate::{Route, discovery, network_lookup};
 
 /// Answers a request whose method the route has.
 pub(crate) async fn handle(
@@ -33,12 +40,12 @@ pub(crate) async fn handle(
         Route::V2 => Ok(answer(StatusCode::OK, &Value::from("v2"))),
         Route::LoadBalancers => match *method {
             Method::POST => load_balancer::create(request).await,
-            _ => load_balancer::list(request).await,
+            _ => collection::list(request, &LoadBalancers, Page::parse(request)?).await,
         },
         Route::LoadBalancer(id) => match *method {
             Method::PUT => load_balancer::update(request, id).await,
             Method::DELETE => load_balancer::delete(request, id).await,
-            _ => load_balancer::show(request, id).await,
+            _ => collection::show(request, &LoadBalancers, id).await,
         },
         Route::LoadBalancerStats(id) => load_balancer::stats(request, id).await,
         Route::LoadBalancerStatus(id) => load_balancer::status(request, id).await,
@@ -46,22 +53,22 @@ pub(crate) async fn handle(
         Route::LoadBalancerReconcile(id) => reconcile::show(request, id).await,
         Route::Listeners => match *method {
             Method::POST => listener::create(request).await,
-            _ => listener::list(request).await,
+            _ => collection::list(request, &Listeners, Page::parse(request)?).await,
         },
         Route::Listener(id) => match *method {
             Method::PUT => listener::update(request, id).await,
             Method::DELETE => listener::delete(request, id).await,
-            _ => listener::show(request, id).await,
+            _ => collection::show(request, &Listeners, id).await,
         },
         Route::ListenerStats(id) => listener::stats(request, id).await,
         Route::Pools => match *method {
             Method::POST => pool::create(request).await,
-            _ => pool::list(request).await,
+            _ => collection::list(request, &Pools, Page::parse(request)?).await,
         },
         Route::Pool(id) => match *method {
             Method::PUT => pool::update(request, id).await,
             Method::DELETE => pool::delete(request, id).await,
-            _ => pool::show(request, id).await,
+            _ => collection::show(request, &Pools, id).await,
         },
         Route::Members(pool) => match *method {
             Method::POST => member::create(request, pool).await,
@@ -75,12 +82,30 @@ pub(crate) async fn handle(
         },
         Route::HealthMonitors => match *method {
             Method::POST => health_monitor::create(request).await,
-            _ => health_monitor::list(request).await,
+            _ => collection::list(request, &HealthMonitors, Page::parse(request)?).await,
         },
         Route::HealthMonitor(id) => match *method {
             Method::PUT => health_monitor::update(request, id).await,
             Method::DELETE => health_monitor::delete(request, id).await,
-            _ => health_monitor::show(request, id).await,
+            _ => collection::show(request, &HealthMonitors, id).await,
+        },
+        Route::L7Policies => match *method {
+            Method::POST => l7policy::create(request).await,
+            _ => collection::list(request, &L7Policies, Page::parse(request)?).await,
+        },
+        Route::L7Policy(id) => match *method {
+            Method::PUT => l7policy::update(request, id).await,
+            Method::DELETE => l7policy::delete(request, id).await,
+            _ => collection::show(request, &L7Policies, id).await,
+        },
+        Route::L7Rules(policy) => match *method {
+            Method::POST => l7rule::create(request, policy).await,
+            _ => l7rule::list(request, policy).await,
+        },
+        Route::L7Rule(policy, id) => match *method {
+            Method::PUT => l7rule::update(request, policy, id).await,
+            Method::DELETE => l7rule::delete(request, policy, id).await,
+            _ => l7rule::show(request, policy, id).await,
         },
         Route::Amphorae => amphora::list(request).await,
         Route::Amphora(id) => amphora::show(request, id).await,
@@ -95,43 +120,4 @@ pub(crate) async fn handle(
         | Route::Port(_)
         | Route::Extensions => network_lookup::handle(request, route).await,
     }
-}
-
-/// One transaction under the load balancer's lock; `missing` is the answer when it is gone.
-async fn commit<T, F>(
-    state: &ApiState,
-    id: LoadBalancerId,
-    missing: impl FnOnce() -> Fault,
-    f: F,
-) -> Result<(T, Graph)>
-where
-    F: FnMut(&mut Graph) -> std::result::Result<T, Fault> + Send,
-    T: Send,
-{
-    match state.store.change_graph(id, state.now(), f).await? {
-        None => Err(missing().into()),
-        Some(answer) => Ok(answer?),
-    }
-}
-
-/// The query for one object by its id.
-fn by_id(id: impl std::fmt::Display) -> Query {
-    Query {
-        filters: vec![Filter {
-            column: "id".to_owned(),
-            value: id.to_string(),
-        }],
-        limit: Some(1),
-        ..Query::default()
-    }
-}
-
-/// An object that was just written is in the graph that came back.
-fn written(view: Option<Value>) -> Result<Value> {
-    view.ok_or_else(|| {
-        ApiFault::resource(
-            StatusCode::INTERNAL_SERVER_ERROR,
-            "The object was removed while it was written.",
-        )
-    })
 }

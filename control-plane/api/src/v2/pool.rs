@@ -4,66 +4,61 @@ use axum::body::Body;
 use axum::http::{Response, StatusCode};
 use lb_model::change;
 use lb_model::spec::{PoolCreate, PoolUpdate};
-use lb_model::{Fault, LoadBalancerId, PoolId, Resource};
-use serde_json::json;
+use lb_model::{Fault, Graph, LoadBalancerId, PoolId, Resource};
+use lb_store::{PoolRow, Query, Store};
+use serde_json::Value;
 
-use super::{by_id, commit, written};
-use crate::fault::{Result, answer, empty};
-use crate::page::{self, Page, list_fault};
-use crate::request::{Request, id};
-use crate::{policy, view};
+use super::collection::{self, Child, Collection, Stored};
+use crate::fault::Result;
+use crate::request::Request;
+use crate::view;
 
-const RESOURCE: Resource = Resource::Pool;
+pub(super) struct Pools;
 
-pub(super) async fn list(request: &Request) -> Result<Response<Body>> {
-    let page = Page::parse(request)?;
-    let rows = request
-        .state
-        .store
-        .list_pools(&page.query)
-        .await
-        .map_err(|error| list_fault(error, &page.query))?;
-    let items = rows.iter().map(view::pool).collect();
-    Ok(answer(
-        StatusCode::OK,
-        &page.answer(request, "pools", items),
-    ))
+impl Collection for Pools {
+    type Row = PoolRow;
+    const RESOURCE: Resource = Resource::Pool;
+    const ONE: &'static str = "pool";
+    const MANY: &'static str = "pools";
+
+    async fn rows(&self, store: &Store, query: &Query) -> Stored<Vec<Self::Row>> {
+        store.list_pools(query).await
+    }
+
+    fn project_id(row: &Self::Row) -> Option<&str> {
+        Some(&row.pool.project_id)
+    }
+
+    fn view(row: &Self::Row) -> Value {
+        view::pool(row)
+    }
 }
 
-pub(super) async fn show(request: &Request, text: &str) -> Result<Response<Body>> {
-    let id: PoolId = id(RESOURCE, text)?;
-    let rows = request.state.store.list_pools(&by_id(id)).await?;
-    let row = rows
-        .first()
-        .ok_or_else(|| Fault::not_found(RESOURCE, text))?;
-    policy::allow_project(&request.caller, &row.pool.project_id)?;
-    Ok(answer(
-        StatusCode::OK,
-        &page::show(request, "pool", view::pool(row)),
-    ))
+impl Child for Pools {
+    type Id = PoolId;
+
+    async fn owner(store: &Store, id: Self::Id) -> Stored<Option<LoadBalancerId>> {
+        store.load_balancer_of_pool(id).await
+    }
+
+    fn view_in(graph: &Graph, id: Self::Id) -> Option<Value> {
+        view::pool_of(graph, id)
+    }
 }
 
 pub(super) async fn create(request: &Request) -> Result<Response<Body>> {
     let spec = PoolCreate::decode(&request.json("pool")?)?;
-    let state = &request.state;
     let lb = parent(request, &spec).await?;
-    policy::allow_load_balancer(state, &request.caller, lb).await?;
-    let id = PoolId::random();
-    let now = state.now();
-    let missing = || Fault::not_found(Resource::LoadBalancer, lb);
-    let ((), graph) = commit(state, lb, missing, |graph| {
-        change::create_pool(
-            graph,
-            &spec.pool,
-            id,
-            spec.listener_id,
-            &state.config.rules,
-            now,
-        )
-    })
-    .await?;
-    let body = json!({"pool": written(view::pool_of(&graph, id))?});
-    Ok(answer(StatusCode::CREATED, &body))
+    let target = collection::in_load_balancer(request, lb, PoolId::random()).await?;
+    collection::write::<Pools>(
+        request,
+        StatusCode::CREATED,
+        target,
+        |graph, id, rules, now| {
+            change::create_pool(graph, &spec.pool, id, spec.listener_id, rules, now)
+        },
+    )
+    .await
 }
 
 /// A listener decides the load balancer; one that is named besides must be the same.
@@ -91,37 +86,14 @@ async fn parent(request: &Request, spec: &PoolCreate) -> Result<LoadBalancerId> 
 
 pub(super) async fn update(request: &Request, text: &str) -> Result<Response<Body>> {
     let spec = PoolUpdate::decode(&request.json("pool")?)?;
-    let (id, lb) = existing(request, text).await?;
-    let state = &request.state;
-    let now = state.now();
-    let missing = || Fault::not_found(RESOURCE, text);
-    let ((), graph) = commit(state, lb, missing, |graph| {
-        change::update_pool(graph, id, &spec, &state.config.rules, now)
+    let target = collection::existing::<Pools>(request, text).await?;
+    collection::write::<Pools>(request, StatusCode::OK, target, |graph, id, rules, now| {
+        change::update_pool(graph, id, &spec, rules, now)
     })
-    .await?;
-    let body = json!({"pool": written(view::pool_of(&graph, id))?});
-    Ok(answer(StatusCode::OK, &body))
+    .await
 }
 
 pub(super) async fn delete(request: &Request, text: &str) -> Result<Response<Body>> {
-    let (id, lb) = existing(request, text).await?;
-    let now = request.state.now();
-    let missing = || Fault::not_found(RESOURCE, text);
-    commit(&request.state, lb, missing, |graph| {
-        change::delete_pool(graph, id, now)
-    })
-    .await?;
-    Ok(empty(StatusCode::NO_CONTENT))
-}
-
-async fn existing(request: &Request, text: &str) -> Result<(PoolId, LoadBalancerId)> {
-    let id: PoolId = id(RESOURCE, text)?;
-    let lb = request
-        .state
-        .store
-        .load_balancer_of_pool(id)
-        .await?
-        .ok_or_else(|| Fault::not_found(RESOURCE, text))?;
-    policy::allow_load_balancer(&request.state, &request.caller, lb).await?;
-    Ok((id, lb))
+    let target = collection::existing::<Pools>(request, text).await?;
+    collection::write_silently(request, StatusCode::NO_CONTENT, target, change::delete_pool).await
 }

@@ -12,10 +12,11 @@ pub(super) fn list(request: &Request) -> Result<Response<Body>> {
     let providers: Vec<Value> = request
         .state
         .config
+        .rules
         .providers
         .iter()
-        .map(|(name, description)| {
-            let item = json!({"name": name, "description": description});
+        .map(|provider| {
+            let item = json!({"name": provider.name, "description": provider.description});
             page::show(request, "item", item)["item"].take()
         })
         .collect();

@@ -7,6 +7,8 @@
 
 mod amphorae;
 mod health_monitors;
+mod l7policies;
+mod l7rules;
 mod listeners;
 mod lists;
 mod load_balancers;

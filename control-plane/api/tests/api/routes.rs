@@ -20,7 +20,7 @@ async fn every_route_with_an_id_answers_404_for_an_absent_object_on_each_method(
                 assert_eq!(answer.status, 404, "{method} {path}: {}", answer.text);
                 let shape = if route.is_network_service() {
                     answer.body["NeutronError"].is_object()
-                } else if matches!(route, Route::Members(_) | Route::Member(..)) {
+                } else if is_nested(&route) {
                     answer.body["code"] == 404 && answer.body["title"] == "Bad Request"
                 } else {
                     answer.body["faultcode"] == "Client" && answer.fault().contains(id)
@@ -29,6 +29,13 @@ async fn every_route_with_an_id_answers_404_for_an_absent_object_on_each_method(
             }
         }
     }
+}
+
+fn is_nested(route: &Route) -> bool {
+    matches!(
+        route,
+        Route::Members(_) | Route::Member(..) | Route::L7Rules(_) | Route::L7Rule(..)
+    )
 }
 
 fn body_for(route: &Route, method: &Method) -> Option<Value> {
@@ -41,6 +48,11 @@ fn body_for(route: &Route, method: &Method) -> Option<Value> {
         Route::Listener(_) => Some(json!({"listener": {}})),
         Route::Pool(_) => Some(json!({"pool": {}})),
         Route::HealthMonitor(_) => Some(json!({"healthmonitor": {}})),
+        Route::L7Policy(_) => Some(json!({"l7policy": {"name": "x"}})),
+        Route::L7Rules(_) => {
+            Some(json!({"rule": {"type": "PATH", "compare_type": "EQUAL_TO", "value": "/"}}))
+        }
+        Route::L7Rule(..) => Some(json!({"rule": {}})),
         Route::Member(..) => Some(json!({"member": {}})),
         Route::Members(_) if method == Method::PUT => Some(json!({"members": []})),
         Route::Members(_) => Some(json!({"member": member})),
@@ -76,7 +88,13 @@ async fn a_method_a_route_does_not_have_is_refused_by_its_kind() {
 async fn lists_and_roots_answer_under_every_prefix_with_and_without_a_slash() {
     let api = Api::new().await;
     for prefix in ["/v2", "/v2.0", "/v2/lbaas", "/v2.0/lbaas"] {
-        for name in ["loadbalancers", "listeners", "pools", "healthmonitors"] {
+        for name in [
+            "loadbalancers",
+            "listeners",
+            "pools",
+            "healthmonitors",
+            "l7policies",
+        ] {
             for suffix in ["", "/", ".json"] {
                 let path = format!("{prefix}/{name}{suffix}");
                 let answer = api.get(&path).await;
@@ -130,7 +148,6 @@ async fn discovery_lists_31_versions_and_only_the_last_is_current() {
 async fn what_is_not_there_yet_answers_404_and_nothing_invented() {
     let api = Api::new().await;
     for path in [
-        "/v2/lbaas/l7policies",
         "/v2/lbaas/quotas/defaults",
         "/v2/lbaas/flavors",
         "/v2/lbaas/availabilityzones",

@@ -14,7 +14,10 @@ use lb_api::{ApiConfig, ApiState};
 use lb_drivers::identity::NoIdentity;
 use lb_drivers::network::{FixedIp, Port, PortFilter, PortSpec, PortUpdate, Subnet, TenantNetwork};
 use lb_drivers::{Caller, DriverError, Identity, IdentityError, Network};
-use lb_model::{Graph, LoadBalancerId, NetworkId, PortId, ProvisioningStatus, SubnetId, Timestamp};
+use lb_model::{
+    Graph, LoadBalancerId, NetworkId, PortId, Provider, ProviderSupport, Settlement, SubnetId,
+    Timestamp,
+};
 use lb_store::Store;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -54,6 +57,22 @@ impl Answer {
 impl Api {
     pub(crate) async fn new() -> Self {
         Self::with(|_| {}, Arc::new(NoIdentity)).await
+    }
+
+    /// With a provider that serves everything there is, as the default one.
+    pub(crate) async fn serving_everything() -> Self {
+        Self::with(
+            |config| {
+                config.rules.providers.push(Provider::new(
+                    "everything",
+                    "Serves everything.",
+                    ProviderSupport::EVERYTHING,
+                ));
+                config.default_provider = "everything".to_owned();
+            },
+            Arc::new(NoIdentity),
+        )
+        .await
     }
 
     pub(crate) async fn with(
@@ -155,38 +174,8 @@ impl Api {
     /// What a worker does in the end: pending objects become ACTIVE or go away.
     pub(crate) async fn settle(&self, lb: &str) {
         self.edit(lb, |graph| {
-            use ProvisioningStatus::{Active, PendingDelete};
-            let lb = &mut graph.load_balancer;
-            lb.provisioning_status = match lb.provisioning_status {
-                PendingDelete => ProvisioningStatus::Deleted,
-                _ => Active,
-            };
-            graph
-                .listeners
-                .retain(|item| item.provisioning_status != PendingDelete);
-            graph
-                .pools
-                .retain(|item| item.provisioning_status != PendingDelete);
-            let pools: Vec<_> = graph.pools.iter().map(|pool| pool.id).collect();
-            for listener in &mut graph.listeners {
-                listener.provisioning_status = Active;
-                listener.default_pool_id = listener.default_pool_id.filter(|id| pools.contains(id));
-            }
-            for pool in &mut graph.pools {
-                pool.provisioning_status = Active;
-                pool.members
-                    .retain(|item| item.provisioning_status != PendingDelete);
-                for member in &mut pool.members {
-                    member.provisioning_status = Active;
-                }
-                pool.health_monitor = pool
-                    .health_monitor
-                    .take()
-                    .filter(|item| item.provisioning_status != PendingDelete);
-                if let Some(monitor) = &mut pool.health_monitor {
-                    monitor.provisioning_status = Active;
-                }
-            }
+            let now = Timestamp::from_micros(1_769_800_000_000_000);
+            lb_model::settle(graph, &Settlement::default(), now);
         })
         .await;
     }
