@@ -208,9 +208,7 @@ async fn a_policy_has_fifty_rules_at_most() {
     let (lb, path) = policy(&api).await;
     api.edit(&lb, |graph| {
         let policy = &mut graph.listeners[0].l7policies[0];
-        policy.rules = (0..50)
-            .map(|number| lb_model::sample::l7rule(number))
-            .collect();
+        policy.rules = (0..50).map(lb_model::sample::l7rule).collect();
         for rule in &mut policy.rules {
             rule.provisioning_status = lb_model::ProvisioningStatus::Active;
         }
