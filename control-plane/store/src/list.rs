@@ -376,15 +376,34 @@ fn collect<T: std::str::FromStr>(
     Ok(())
 }
 
-/// The statement of one page of members in default order, for the test that looks at its plan.
+/// The statements of one page of each list in default order, by table, for the test that looks at their plans.
 #[cfg(test)]
-pub(crate) fn page_statement(
-    base: sea_orm::Select<member::Entity>,
+pub(crate) fn page_statements(
     query: &Query,
+    pool: PoolId,
     created_at: lb_model::Timestamp,
     id: Uuid,
-) -> sea_orm::Select<member::Entity> {
-    let keys = select::sort_keys(&columns::MEMBER, query).expect("default order");
-    let marker = [created_at.as_micros().into(), id.to_string().into()];
-    select::build(base, &columns::MEMBER, query, &keys, Some(&marker)).expect("no filters")
+) -> Vec<(&'static str, String)> {
+    let mut statements = Vec::new();
+    macro_rules! statement {
+        ($resource:ident, $base:expr) => {{
+            let resource = &columns::$resource;
+            let keys = select::sort_keys(resource, query).expect("default order");
+            let marker = [created_at.as_micros().into(), id.to_string().into()];
+            let select = select::build($base, resource, query, &keys, Some(&marker))
+                .expect("no filters")
+                .build(sea_orm::DbBackend::Sqlite);
+            statements.push((resource.table, select.to_string()));
+        }};
+    }
+    statement!(LOAD_BALANCER, load_balancer::Entity::find());
+    statement!(LISTENER, listener::Entity::find());
+    statement!(POOL, pool::Entity::find());
+    statement!(HEALTH_MONITOR, health_monitor::Entity::find());
+    statement!(L7POLICY, l7policy::Entity::find());
+    statement!(
+        MEMBER,
+        member::Entity::find().filter(member::Column::PoolId.eq(pool.to_string()))
+    );
+    statements
 }

@@ -196,7 +196,7 @@ fn health_monitor() -> TableCreateStatement {
         .col(small("max_retries"))
         .col(small("max_retries_down"))
         .col(optional(text("http_method", 16)))
-        .col(optional(text("url_path", 255)))
+        .col(optional(text("url_path", 2048)))
         .col(optional(text("expected_codes", 64)))
         .col(optional(text("http_version", 8)))
         .col(optional(text("domain_name", 255)))

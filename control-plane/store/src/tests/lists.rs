@@ -1,13 +1,10 @@
 use lb_model::{Graph, MemberId, PoolId, ProvisioningStatus};
-use sea_orm::{
-    ColumnTrait, ConnectionTrait, DbBackend, EntityTrait, QueryFilter, QueryTrait, Statement,
-};
+use sea_orm::{ConnectionTrait, DbBackend, Statement};
 use uuid::Uuid;
 
 use super::fixtures::{
     Choices, at, database, health_monitor, listener, load_balancer, member, plain_graph, pool,
 };
-use crate::tables::member as member_table;
 use crate::{Direction, Filter, Query, Store, StoreError, TagFilter};
 
 fn filter(column: &str, value: &str) -> Query {
@@ -397,7 +394,7 @@ fn related() -> Graph {
 }
 
 #[tokio::test]
-async fn a_page_of_twenty_thousand_members_is_read_from_an_index() {
+async fn a_page_far_down_twenty_thousand_members_is_the_right_one() {
     let database = database().await;
     let store = database.store;
     let mut graph = plain_graph(ProvisioningStatus::Active);
@@ -418,28 +415,51 @@ async fn a_page_of_twenty_thousand_members_is_read_from_an_index() {
         ..query
     };
     assert_eq!(ids(&store, pool_id, &query).await, whole[15_000..15_100]);
+}
 
-    let base =
-        member_table::Entity::find().filter(member_table::Column::PoolId.eq(pool_id.to_string()));
-    let select = crate::list::page_statement(base, &query, at(149), whole[14_999].0);
-    let sql = select.build(DbBackend::Sqlite).to_string();
-    let plan = store
-        .db
-        .query_all_raw(Statement::from_string(
-            DbBackend::Sqlite,
-            format!("EXPLAIN QUERY PLAN {sql}"),
-        ))
-        .await
-        .unwrap();
-    let plan: Vec<String> = plan
-        .iter()
-        .map(|row| row.try_get::<String>("", "detail").unwrap())
-        .collect();
-    assert_eq!(
-        plan,
-        vec![
-            "SEARCH member USING INDEX member_pool_id_created_at_id (pool_id=? AND (created_at,id)>(?,?))"
-        ],
-        "{sql}"
-    );
+/// P86
+#[tokio::test]
+async fn every_page_of_every_list_is_read_from_an_index_in_its_order() {
+    let database = database().await;
+    let store = database.store;
+    let everybody = Query {
+        limit: Some(100),
+        ..Query::default()
+    };
+    let of_a_project = Query {
+        project_id: Some("project".into()),
+        ..everybody.clone()
+    };
+    for (query, prefix, condition) in [
+        (everybody, "", ""),
+        (of_a_project, "project_id_", "project_id=? AND "),
+    ] {
+        for (table, sql) in
+            crate::list::page_statements(&query, PoolId::random(), at(149), Uuid::nil())
+        {
+            let plan = store
+                .db
+                .query_all_raw(Statement::from_string(
+                    DbBackend::Sqlite,
+                    format!("EXPLAIN QUERY PLAN {sql}"),
+                ))
+                .await
+                .unwrap();
+            let plan: Vec<String> = plan
+                .iter()
+                .map(|row| row.try_get::<String>("", "detail").unwrap())
+                .collect();
+            let (prefix, condition) = match table {
+                "member" => ("pool_id_", "pool_id=? AND "),
+                _ => (prefix, condition),
+            };
+            assert_eq!(
+                plan,
+                vec![format!(
+                    "SEARCH {table} USING INDEX {table}_{prefix}created_at_id ({condition}(created_at,id)>(?,?))"
+                )],
+                "{sql}"
+            );
+        }
+    }
 }
