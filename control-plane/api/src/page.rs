@@ -40,11 +40,16 @@ impl Page {
 
     /// A list below a parent, whose project has been checked.
     pub(crate) fn parse_nested(request: &Request) -> Result<Self> {
+        let features = &request.state.config.lists;
         let mut filters = Vec::new();
         let mut project_id = None;
         let mut seen = BTreeSet::new();
         for (name, value) in &request.query {
             if CONTROL.contains(&name.as_str()) || TAGS.contains(&name.as_str()) {
+                continue;
+            }
+            // Whose objects are listed is not a filter but a right.
+            if !features.filtering && name != "project_id" {
                 continue;
             }
             if !seen.insert(name.as_str()) {
@@ -59,7 +64,14 @@ impl Page {
                 value: value.clone(),
             });
         }
-        let marker = match request.parameter("marker") {
+        let tags = |name| {
+            if features.filtering {
+                tags(request, name)
+            } else {
+                Vec::new()
+            }
+        };
+        let marker = match request.parameter("marker").filter(|_| features.pagination) {
             None => None,
             Some(text) => Some(parse_uuid(text).ok_or_else(invalid_marker)?),
         };
@@ -68,15 +80,23 @@ impl Page {
                 project_id,
                 filters,
                 tags: TagFilter {
-                    all: tags(request, "tags"),
-                    any: tags(request, "tags-any"),
-                    not_all: tags(request, "not-tags"),
-                    not_any: tags(request, "not-tags-any"),
+                    all: tags("tags"),
+                    any: tags("tags-any"),
+                    not_all: tags("not-tags"),
+                    not_any: tags("not-tags-any"),
                 },
-                sort: sort(request)?,
-                limit: limit(request)?,
+                sort: if features.sorting {
+                    sort(request)?
+                } else {
+                    Vec::new()
+                },
+                limit: if features.pagination {
+                    limit(request)?
+                } else {
+                    None
+                },
                 marker,
-                reverse: request.parameter("page_reverse") == Some("True"),
+                reverse: features.pagination && request.parameter("page_reverse") == Some("True"),
             },
             fields: fields(request),
         })
@@ -219,6 +239,9 @@ pub(crate) fn list_fault(error: StoreError, query: &Query) -> ApiFault {
 }
 
 fn fields(request: &Request) -> Vec<String> {
+    if !request.state.config.lists.field_selection {
+        return Vec::new();
+    }
     request
         .query
         .iter()

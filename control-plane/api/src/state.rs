@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use lb_drivers::{Identity, Network};
-use lb_model::{Rules, Timestamp, Topology};
+use lb_model::{NetworkId, Rules, Timestamp, Topology};
 use lb_store::Store;
+use serde::{Deserialize, Serialize};
 
 /// Reads the time; tests hand in one that stands still.
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
@@ -30,6 +31,7 @@ pub struct ApiConfig {
     pub base_uri: Option<String>,
     /// Largest page, and the page when none is asked for. `api_settings.pagination_max_limit`.
     pub pagination_max_limit: u64,
+    pub lists: ListFeatures,
     /// `api_settings.default_provider_driver`.
     pub default_provider: String,
     /// `controller_worker.loadbalancer_topology`.
@@ -43,6 +45,10 @@ pub struct ApiConfig {
     pub allow_vip_port_id: bool,
     pub allow_vip_network_id: bool,
     pub allow_vip_subnet_id: bool,
+    /// Networks that VIPs may be in; all when empty. `networking.valid_vip_networks`.
+    pub valid_vip_networks: Vec<NetworkId>,
+    /// Networks that VIPs may not be in. `networking.denylist_vip_networks`.
+    pub denylist_vip_networks: Vec<NetworkId>,
     /// What validation asks, the enabled providers among it.
     pub rules: Rules,
 }
@@ -52,6 +58,7 @@ impl Default for ApiConfig {
         Self {
             base_uri: None,
             pagination_max_limit: 1000,
+            lists: ListFeatures::default(),
             default_provider: "amphora".to_owned(),
             topology: Topology::Single,
             default_project_id: None,
@@ -59,7 +66,34 @@ impl Default for ApiConfig {
             allow_vip_port_id: true,
             allow_vip_network_id: true,
             allow_vip_subnet_id: true,
+            valid_vip_networks: Vec::new(),
+            denylist_vip_networks: Vec::new(),
             rules: Rules::default(),
+        }
+    }
+}
+
+/// What lists and shows can be asked for; parameters of what is off are ignored.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ListFeatures {
+    /// `api_settings.allow_filtering`, the tag filters included.
+    pub filtering: bool,
+    /// `api_settings.allow_sorting`.
+    pub sorting: bool,
+    /// `api_settings.allow_pagination`.
+    pub pagination: bool,
+    /// `api_settings.allow_field_selection`.
+    pub field_selection: bool,
+}
+
+impl Default for ListFeatures {
+    fn default() -> Self {
+        Self {
+            filtering: true,
+            sorting: true,
+            pagination: true,
+            field_selection: true,
         }
     }
 }

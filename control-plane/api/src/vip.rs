@@ -17,8 +17,8 @@ use lb_model::{
 use lb_store::{Filter, Query};
 use uuid::Uuid;
 
-use crate::ApiState;
 use crate::fault::Result;
+use crate::{ApiConfig, ApiState};
 
 /// Where a VIP will be.
 pub(crate) enum VipPlan {
@@ -122,7 +122,29 @@ pub(crate) async fn plan(
     })
 }
 
+/// VIPs are only in networks the operator has for them.
+pub(crate) fn check_network(config: &ApiConfig, network: NetworkId) -> Result<()> {
+    let valid = &config.valid_vip_networks;
+    let allowed = (valid.is_empty() || valid.contains(&network))
+        && !config.denylist_vip_networks.contains(&network);
+    if allowed {
+        Ok(())
+    } else {
+        Err(invalid(
+            "Supplied VIP network_id is not allowed by the configuration of this deployment."
+                .to_owned(),
+        ))
+    }
+}
+
 impl VipPlan {
+    pub(crate) fn network_id(&self) -> NetworkId {
+        match self {
+            Self::TenantPort(vip) => vip.vip.network_id,
+            Self::Create { network_id, .. } => *network_id,
+        }
+    }
+
     /// The VIP as far as it is known: enough to check every rule before anything is made.
     pub(crate) fn provisional(&self) -> ResolvedVip {
         match self {

@@ -41,6 +41,12 @@ pub(crate) struct Api {
     pub(crate) base_uri: Option<String>,
     /// Items of a page at most (`api_settings.pagination_max_limit`).
     pub(crate) pagination_max_limit: u64,
+    /// `[api.lists]`: what lists can be asked for (`api_settings.allow_filtering` and its like).
+    pub(crate) lists: lb_api::ListFeatures,
+    /// Networks that VIPs may be in; all when empty (`networking.valid_vip_networks`).
+    pub(crate) valid_vip_networks: Vec<lb_model::NetworkId>,
+    /// Networks that VIPs may not be in (`networking.denylist_vip_networks`).
+    pub(crate) denylist_vip_networks: Vec<lb_model::NetworkId>,
 }
 
 /// `[worker]`
@@ -138,6 +144,9 @@ impl Default for Api {
             bind: SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 9876)),
             base_uri: None,
             pagination_max_limit: 1000,
+            lists: lb_api::ListFeatures::default(),
+            valid_vip_networks: Vec::new(),
+            denylist_vip_networks: Vec::new(),
         }
     }
 }

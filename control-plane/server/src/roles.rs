@@ -229,6 +229,9 @@ async fn api(
         config: Arc::new(ApiConfig {
             base_uri: config.api.base_uri.clone(),
             pagination_max_limit: config.api.pagination_max_limit,
+            lists: config.api.lists.clone(),
+            valid_vip_networks: config.api.valid_vip_networks.clone(),
+            denylist_vip_networks: config.api.denylist_vip_networks.clone(),
             default_project_id: Some(LOCAL_PROJECT.to_owned()),
             serve_network_lookups: true,
             ..ApiConfig::default()

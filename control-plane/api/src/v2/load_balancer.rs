@@ -53,6 +53,7 @@ pub(super) async fn create(request: &Request) -> Result<Response<Body>> {
     let provider = provider(state, &spec)?;
     check_references(&spec)?;
     let plan = vip::plan(state, &request.caller, &project_id, &spec).await?;
+    vip::check_network(&state.config, plan.network_id())?;
     vip::check_member_subnets(
         state,
         &request.caller,

@@ -86,6 +86,7 @@ async fn a_new_listener_has_every_field_and_locks_its_load_balancer() {
     );
 }
 
+/// P60
 #[tokio::test]
 async fn a_port_may_be_used_once_for_each_transport() {
     let api = Api::new().await;

@@ -142,6 +142,7 @@ async fn bad_list_arguments_are_400_in_their_shape() {
     }
 }
 
+/// P82
 #[tokio::test]
 async fn following_the_links_gives_each_match_once_and_in_order() {
     let api = Api::new().await;

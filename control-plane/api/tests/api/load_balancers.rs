@@ -7,6 +7,7 @@ use crate::support::{ABSENT, Api, NETWORK, PROJECT, SUBNET, id_of, keys, merge};
 
 const PATH: &str = "/v2/lbaas/loadbalancers";
 
+/// P70, P93
 #[tokio::test]
 async fn a_new_load_balancer_has_every_field_and_its_vip() {
     let api = Api::new().await;
@@ -99,6 +100,7 @@ fn kubernetes_service() -> Value {
     }})
 }
 
+/// P14
 #[tokio::test]
 async fn a_fully_populated_create_answers_the_whole_tree() {
     let api = Api::new().await;
@@ -132,6 +134,7 @@ async fn a_fully_populated_create_answers_the_whole_tree() {
     assert!(pool["healthmonitor_id"].is_string());
 }
 
+/// P14
 #[tokio::test]
 async fn one_bad_leaf_refuses_the_create_and_leaves_no_port() {
     let api = Api::new().await;
@@ -331,6 +334,7 @@ async fn statistics_of_what_was_never_used_are_five_zeros() {
     );
 }
 
+/// P87
 #[tokio::test]
 async fn the_status_tree_has_listeners_with_their_pools_under_both_spellings() {
     let api = Api::new().await;

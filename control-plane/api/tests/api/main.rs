@@ -6,6 +6,7 @@
 )]
 
 mod amphorae;
+mod filters;
 mod health_monitors;
 mod l7policies;
 mod l7rules;
@@ -15,6 +16,7 @@ mod load_balancers;
 mod members;
 mod negotiation;
 mod network_lookups;
+mod pains;
 mod pools;
 mod routes;
 mod support;

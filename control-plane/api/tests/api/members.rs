@@ -207,6 +207,7 @@ async fn a_batch_creates_updates_and_deletes_in_one_step() {
     assert_eq!(api.get(&path).await.body["members"], json!([]));
 }
 
+/// P06
 #[tokio::test]
 async fn a_batch_without_a_difference_or_with_a_fault_leaves_everything_active() {
     let api = Api::new().await;

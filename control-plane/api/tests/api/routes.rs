@@ -84,6 +84,7 @@ async fn a_method_a_route_does_not_have_is_refused_by_its_kind() {
     }
 }
 
+/// P87
 #[tokio::test]
 async fn lists_and_roots_answer_under_every_prefix_with_and_without_a_slash() {
     let api = Api::new().await;

@@ -250,6 +250,8 @@ pub(crate) struct MemoryNetwork {
     subnets: Vec<Subnet>,
     ports: Mutex<BTreeMap<PortId, Port>>,
     pub(crate) away: AtomicBool,
+    /// Networks and subnets are those of a project that nobody here is of.
+    pub(crate) belongs_to_another: AtomicBool,
 }
 
 impl MemoryNetwork {
@@ -305,6 +307,7 @@ impl MemoryNetwork {
             ],
             ports: Mutex::new(BTreeMap::new()),
             away: AtomicBool::new(false),
+            belongs_to_another: AtomicBool::new(false),
         }
     }
 
@@ -338,6 +341,12 @@ impl MemoryNetwork {
         id
     }
 
+    fn owner(&self) -> Option<String> {
+        self.belongs_to_another
+            .load(Ordering::SeqCst)
+            .then(|| "somebody else".to_owned())
+    }
+
     fn check(&self) -> Result<(), DriverError> {
         if self.away.load(Ordering::SeqCst) {
             return Err(DriverError::Unavailable {
@@ -358,7 +367,11 @@ impl Network for MemoryNetwork {
 
     async fn network(&self, id: NetworkId) -> Result<Option<TenantNetwork>, DriverError> {
         self.check()?;
-        Ok(self.networks.iter().find(|item| item.id == id).cloned())
+        let network = self.networks.iter().find(|item| item.id == id);
+        Ok(network.cloned().map(|network| TenantNetwork {
+            project_id: self.owner(),
+            ..network
+        }))
     }
 
     async fn list_subnets(&self) -> Result<Vec<Subnet>, DriverError> {
@@ -368,7 +381,11 @@ impl Network for MemoryNetwork {
 
     async fn subnet(&self, id: SubnetId) -> Result<Option<Subnet>, DriverError> {
         self.check()?;
-        Ok(self.subnets.iter().find(|item| item.id == id).cloned())
+        let subnet = self.subnets.iter().find(|item| item.id == id);
+        Ok(subnet.cloned().map(|subnet| Subnet {
+            project_id: self.owner(),
+            ..subnet
+        }))
     }
 
     async fn list_ports(&self, filter: &PortFilter) -> Result<Vec<Port>, DriverError> {

@@ -23,6 +23,7 @@ fn vip(answer: &Answer) -> (&str, &str, &str) {
     )
 }
 
+/// P95
 #[tokio::test]
 async fn network_subnet_and_address_are_found_from_what_is_given() {
     let cases: Vec<(Value, (&str, &str, &str))> = vec![
@@ -55,6 +56,7 @@ async fn network_subnet_and_address_are_found_from_what_is_given() {
     }
 }
 
+/// P95
 #[tokio::test]
 async fn what_cannot_be_a_vip_is_refused_and_leaves_no_port() {
     let api = Api::new().await;
@@ -145,6 +147,7 @@ async fn an_address_in_use_is_a_conflict() {
     assert_eq!(api.network.ports().len(), 1);
 }
 
+/// P62
 #[tokio::test]
 async fn additional_vips_are_addresses_of_the_same_port() {
     let api = Api::new().await;
@@ -193,6 +196,7 @@ async fn a_tenants_own_port_is_used_as_it_is() {
     assert_eq!(vip(&answer), (NETWORK, SUBNET6, "2001:db8::52"));
 }
 
+/// P97
 #[tokio::test]
 async fn a_network_service_that_is_away_is_a_503_that_may_be_tried_again() {
     let api = Api::new().await;

@@ -2,6 +2,7 @@
 
 mod amphora;
 mod calls;
+mod everything;
 mod health_monitor;
 mod l7policy;
 mod l7rule;
@@ -68,17 +69,19 @@ fn merge(object: &mut Value, fields: Value) {
 }
 
 fn create(graph: &mut Graph, fields: Value) -> Result<(), Fault> {
+    create_listener_under(&Rules::default(), graph, fields)
+}
+
+fn create_listener_under(rules: &Rules, graph: &mut Graph, fields: Value) -> Result<(), Fault> {
     let spec = listener_spec(fields)?;
-    create_listener(
-        graph,
-        &spec.listener,
-        ListenerId::random(),
-        &Rules::default(),
-        LATER,
-    )
+    create_listener(graph, &spec.listener, ListenerId::random(), rules, LATER)
 }
 
 fn create_pool_with(graph: &mut Graph, fields: Value) -> Result<(), Fault> {
+    create_pool_under(&Rules::default(), graph, fields)
+}
+
+fn create_pool_under(rules: &Rules, graph: &mut Graph, fields: Value) -> Result<(), Fault> {
     let mut object = json!({"loadbalancer_id": sample::uuid(1), "protocol": "HTTP", "lb_algorithm": "ROUND_ROBIN"});
     merge(&mut object, fields);
     let spec = PoolCreate::decode(&json!({"pool": object}))?;
@@ -87,12 +90,21 @@ fn create_pool_with(graph: &mut Graph, fields: Value) -> Result<(), Fault> {
         &spec.pool,
         PoolId::random(),
         spec.listener_id,
-        &Rules::default(),
+        rules,
         LATER,
     )
 }
 
 fn create_monitor_with(graph: &mut Graph, pool: PoolId, fields: Value) -> Result<(), Fault> {
+    create_monitor_under(&Rules::default(), graph, pool, fields)
+}
+
+fn create_monitor_under(
+    rules: &Rules,
+    graph: &mut Graph,
+    pool: PoolId,
+    fields: Value,
+) -> Result<(), Fault> {
     let mut object =
         json!({"pool_id": pool, "type": "HTTP", "delay": 5, "timeout": 5, "max_retries": 3});
     merge(&mut object, fields);
@@ -102,7 +114,7 @@ fn create_monitor_with(graph: &mut Graph, pool: PoolId, fields: Value) -> Result
         spec.pool_id,
         &spec.health_monitor,
         HealthMonitorId::random(),
-        &Rules::default(),
+        rules,
         LATER,
     )
 }

@@ -199,6 +199,7 @@ mod tests {
 
     use super::*;
 
+    /// P53
     #[test]
     fn nothing_can_be_smuggled_into_the_request_line_of_a_check() {
         for path in [

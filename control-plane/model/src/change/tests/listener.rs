@@ -8,6 +8,7 @@ use crate::change::update_listener;
 use crate::sample;
 use crate::spec::ListenerUpdate;
 
+/// P73, P76, P101
 #[test]
 fn rules_of_a_listener() {
     let pools = active();

@@ -141,6 +141,7 @@ fn an_empty_batch_deletes_every_member_unless_it_only_adds() {
     assert_eq!(statuses(&graph), "UUUDD..");
 }
 
+/// P06
 #[test]
 fn the_same_member_twice_in_a_batch_is_refused_and_nothing_changes() {
     let old = json!({"address": "10.0.0.21", "protocol_port": 80});

@@ -6,6 +6,7 @@ use super::{active, create_pool_with, text};
 use crate::ProvisioningStatus as Status;
 use crate::sample;
 
+/// P53
 #[test]
 fn rules_of_a_pool() {
     let listener = active().listeners[0].id;
