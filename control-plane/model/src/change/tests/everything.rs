@@ -176,7 +176,8 @@ fn certificates_go_with_the_protocols_that_use_them() {
 
 #[test]
 fn what_the_operator_forbids_is_refused_and_named() {
-    let cases: Vec<(fn(&mut Rules), Value, &str)> = vec![
+    type Forbid = fn(&mut Rules);
+    let cases: Vec<(Forbid, Value, &str)> = vec![
         (
             |rules| rules.allow_tls_terminated_listeners = false,
             json!({"protocol": "TERMINATED_HTTPS", "default_tls_container_ref": "ref"}),
