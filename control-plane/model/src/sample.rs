@@ -8,11 +8,11 @@ use std::net::{IpAddr, Ipv4Addr};
 use uuid::Uuid;
 
 use crate::{
-    ClientAuthentication, Graph, HealthMonitor, HealthMonitorId, L7Policy, L7PolicyAction,
-    L7PolicyId, L7Rule, L7RuleCompareType, L7RuleId, L7RuleType, LbAlgorithm, Listener, ListenerId,
-    ListenerProtocol, LoadBalancer, LoadBalancerId, Member, MemberId, MonitorType, NetworkId,
-    OperatingStatus, Pool, PoolId, PoolProtocol, PortId, ProvisioningStatus, SubnetId, Timestamp,
-    Topology, Vip, VnicType,
+    Amphora, AmphoraId, AmphoraRole, AmphoraStatus, ClientAuthentication, Graph, HealthMonitor,
+    HealthMonitorId, L7Policy, L7PolicyAction, L7PolicyId, L7Rule, L7RuleCompareType, L7RuleId,
+    L7RuleType, LbAlgorithm, Listener, ListenerId, ListenerProtocol, LoadBalancer, LoadBalancerId,
+    Member, MemberId, MonitorType, NetworkId, OperatingStatus, Pool, PoolId, PoolProtocol, PortId,
+    ProvisioningStatus, SubnetId, Timestamp, Topology, Vip, VnicType,
 };
 
 /// A readable id: the last digits are `number`.
@@ -221,6 +221,34 @@ pub fn l7rule(number: u128) -> L7Rule {
         value: format!("/{number}"),
         invert: false,
         tags: Vec::new(),
+        created_at: NOW,
+        updated_at: None,
+    }
+}
+
+/// The only amphora of a load balancer, in service; nothing is known of its server or ports.
+pub fn amphora(load_balancer: LoadBalancerId) -> Amphora {
+    Amphora {
+        id: AmphoraId(uuid(0xa000)),
+        load_balancer_id: load_balancer,
+        status: AmphoraStatus::Allocated,
+        role: Some(AmphoraRole::Standalone),
+        compute_id: None,
+        lb_network_ip: None,
+        vrrp_ip: None,
+        ha_ip: None,
+        vrrp_port_id: None,
+        ha_port_id: None,
+        vrrp_interface: None,
+        vrrp_id: None,
+        vrrp_priority: None,
+        cert_expiration: None,
+        cert_busy: false,
+        cached_zone: None,
+        image_id: None,
+        compute_flavor: None,
+        failover_requested: false,
+        config_generation: 0,
         created_at: NOW,
         updated_at: None,
     }

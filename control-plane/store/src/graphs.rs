@@ -4,8 +4,9 @@ use lb_model::{
     AmphoraId, AmphoraStatus, Graph, HealthMonitorId, L7PolicyId, L7RuleId, ListenerId,
     LoadBalancerId, MemberId, PoolId, ProvisioningStatus, Timestamp,
 };
-use sea_orm::sea_query::{Expr, ExprTrait, Query};
-use sea_orm::{ColumnTrait, ConnectionTrait, EntityTrait, QueryFilter, QuerySelect};
+use sea_orm::sea_query::{Expr, ExprTrait, LockType, Query};
+use sea_orm::{ColumnTrait, ConnectionTrait, DbErr, EntityTrait, QueryFilter, QuerySelect};
+use uuid::Uuid;
 
 use crate::rows::Rows;
 use crate::store::{End, in_transaction, read_id};
@@ -50,7 +51,11 @@ impl Store {
             ..Bookkeeping::default()
         };
         let rows = Rows::of(graph, bookkeeping);
-        in_transaction!(self, txn => {
+        in_transaction!(self, txn, unsure => {
+            let id = graph.load_balancer.id;
+            if unsure && last_change(&txn, id).await?.is_some() {
+                return Ok(End::Rollback(()));
+            }
             rows.insert(&txn).await?;
             Ok(End::Commit(()))
         })?;
@@ -61,9 +66,28 @@ impl Store {
     /// The load balancer with all its children; `None` when it is deleted or never was. Children come in the order
     /// of their creation (policies: of their position).
     pub async fn load_graph(&self, id: LoadBalancerId) -> Result<Option<Graph>, StoreError> {
-        match Rows::load(&self.db, id).await? {
+        match self.read_rows(id).await? {
             Some(rows) => rows.graph().map(Some),
             None => Ok(None),
+        }
+    }
+
+    /// Everything as it was at one moment: children that came or went meanwhile would make a graph that never was.
+    async fn read_rows(&self, id: LoadBalancerId) -> Result<Option<Rows>, StoreError> {
+        let mut retries = self.retries();
+        loop {
+            let attempt = async {
+                let txn = self.begin_reading().await?;
+                let rows = Rows::load(&txn, id).await?;
+                // It wrote nothing: how it ends does not matter.
+                let _ = txn.rollback().await;
+                Ok(rows)
+            }
+            .await;
+            match attempt {
+                Err(error) if retries.again(StoreError::failure(&error)).await => {}
+                attempt => break attempt,
+            }
         }
     }
 
@@ -122,26 +146,50 @@ impl Store {
         T: Send,
         E: Send,
     {
-        let answer = in_transaction!(self, txn => {
+        let change_id = Uuid::new_v4().to_string();
+        let mut written = None;
+        let end = in_transaction!(self, txn, unsure => {
+            if unsure && let Some((_, graph)) = &written {
+                match last_change(&txn, id).await? {
+                    Some((_, last)) if last.as_deref() == Some(&change_id) => {
+                        return Ok(End::Rollback(Ended::Written));
+                    }
+                    // Others came after ours, or instead of it.
+                    Some((generation, _)) if generation > generation_of(graph) => {
+                        return Ok(End::Rollback(Ended::Unknown));
+                    }
+                    _ => {}
+                }
+            }
             let Some((before, mut graph)) = lock(&txn, id).await? else {
-                return Ok(End::Rollback(None));
+                return Ok(End::Rollback(Ended::Absent));
             };
             match f(&mut graph) {
-                Err(refusal) => Ok(End::Rollback(Some(Err(refusal)))),
+                Err(refusal) => Ok(End::Rollback(Ended::Refused(refusal))),
                 Ok(value) => {
                     graph.load_balancer.generation =
                         before_generation(&before)?.saturating_add(1);
                     let mut bookkeeping = before.load_balancer.bookkeeping();
                     bookkeeping.next_attempt_at = Some(now.as_micros());
+                    bookkeeping.change_id = Some(change_id.clone());
                     Rows::of(&graph, bookkeeping).replace(&txn, &before).await?;
-                    Ok(End::Commit(Some(Ok((value, graph)))))
+                    written = Some((value, graph));
+                    Ok(End::Commit(Ended::Written))
                 }
             }
         })?;
-        if matches!(answer, Some(Ok(_))) {
-            self.tell_changed();
+        match end {
+            Ended::Absent => Ok(None),
+            Ended::Refused(refusal) => Ok(Some(Err(refusal))),
+            Ended::Written => {
+                self.tell_changed();
+                Ok(written.map(Ok))
+            }
+            Ended::Unknown => {
+                let reason = "the load balancer was changed again since".to_owned();
+                Err(StoreError::OutcomeUnknown(DbErr::Custom(reason)))
+            }
         }
-        Ok(answer)
     }
 
     /// What the data plane reports: written without a new generation and without work for a worker. Under the lock
@@ -155,7 +203,7 @@ impl Store {
     where
         F: FnMut(&mut Graph) + Send,
     {
-        let Some(rows) = Rows::load(&self.db, id).await? else {
+        let Some(rows) = self.read_rows(id).await? else {
             return Ok(None);
         };
         let as_it_was = rows.graph()?;
@@ -214,6 +262,34 @@ impl Store {
         }
         Ok(requested)
     }
+}
+
+/// How a change of the intent ended.
+enum Ended<E> {
+    Absent,
+    Refused(E),
+    Written,
+    /// A commit was lost, and so much came since that nobody can tell whether it happened.
+    Unknown,
+}
+
+/// Generation of a load balancer, a deleted one too, and the change that made it. Waits for a writer that is at it.
+async fn last_change<C: ConnectionTrait>(
+    txn: &C,
+    id: LoadBalancerId,
+) -> Result<Option<(i64, Option<String>)>, StoreError> {
+    Ok(load_balancer::Entity::find_by_id(id.to_string())
+        .lock(LockType::Update)
+        .select_only()
+        .column(load_balancer::Column::Generation)
+        .column(load_balancer::Column::ChangeId)
+        .into_tuple()
+        .one(txn)
+        .await?)
+}
+
+fn generation_of(graph: &Graph) -> i64 {
+    crate::tables::convert::wide(graph.load_balancer.generation)
 }
 
 /// Takes the lock of a load balancer and reads it. The write comes first: it is what locks.

@@ -83,8 +83,9 @@ impl Store {
                     .and_where(Expr::col(Column::Fence).eq(row.fence))
                     .and_where(Expr::col(Column::Generation).eq(row.generation))
                     .cond_where(due(now));
-                let taken = in_transaction!(self, txn => {
-                    Ok(End::Commit(txn.execute(&update).await?.rows_affected() == 1))
+                let taken = in_transaction!(self, txn, unsure => {
+                    let taken = txn.execute(&update).await?.rows_affected() == 1;
+                    Ok(End::Commit(taken || (unsure && holds(&txn, &row.id, owner, fence).await?)))
                 })?;
                 if taken {
                     return Ok(Some(Lease {
@@ -217,6 +218,17 @@ impl Store {
             Ok(End::Commit(true))
         })
     }
+}
+
+/// Whether this very claim was made.
+async fn holds(
+    txn: &DatabaseTransaction,
+    id: &str,
+    owner: &str,
+    fence: i64,
+) -> Result<bool, StoreError> {
+    let row = Entity::find_by_id(id).one(txn).await?;
+    Ok(row.is_some_and(|row| row.fence == fence && row.lease_owner.as_deref() == Some(owner)))
 }
 
 fn due(now: Timestamp) -> Condition {

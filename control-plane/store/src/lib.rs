@@ -11,11 +11,16 @@ mod leases;
 mod list;
 mod migrations;
 mod outcome;
+mod pool;
 mod purge;
+mod reads;
 mod rows;
 mod statistics;
 mod store;
 mod tables;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
+mod upgrade;
 
 pub use error::StoreError;
 pub use graphs::StatusUpdate;

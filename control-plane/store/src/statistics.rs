@@ -64,7 +64,7 @@ impl Store {
         }
         let keys: Vec<&(String, String)> = by_key.keys().collect();
         for chunk in keys.chunks(CHUNK) {
-            in_transaction!(self, txn => {
+            in_transaction!(self, txn, unsure => {
                 let chunk: Vec<&(String, String)> = known(&txn, chunk).await?;
                 if chunk.is_empty() {
                     return Ok(End::Rollback(()));
@@ -77,7 +77,11 @@ impl Store {
                     let (Some(row), Some(readings)) = (rows.get_mut(key), by_key.get(key)) else {
                         continue;
                     };
-                    for reading in readings {
+                    // Deltas that may have been added already are better lost than counted twice.
+                    for reading in readings
+                        .iter()
+                        .filter(|reading| !unsure || matches!(reading, Reading::Totals { .. }))
+                    {
                         apply(row, *reading);
                     }
                     changed.push(row.clone());

@@ -250,6 +250,10 @@ fn invalid(field: &str, value: &Value, reason: Reason) -> Fault {
 
 pub(crate) fn text(max: usize) -> impl Fn(&Value) -> Result<String, Reason> {
     move |value| match value {
+        // PostgreSQL has no such text.
+        Value::String(text) if text.contains('\0') => {
+            Err("Value should not contain a NUL character".to_owned())
+        }
         Value::String(text) if text.chars().count() <= max => Ok(text.clone()),
         Value::String(_) => Err(format!(
             "Value should have a maximum character requirement of {max}"

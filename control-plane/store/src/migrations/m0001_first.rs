@@ -17,19 +17,13 @@ impl MigrationName for Migration {
 #[async_trait::async_trait]
 impl MigrationTrait for Migration {
     async fn up(&self, manager: &SchemaManager) -> Result<(), DbErr> {
-        for table in tables(manager.get_database_backend()) {
-            manager.create_table(table).await?;
-        }
-        for index in indexes() {
-            manager.create_index(index).await?;
-        }
-        Ok(())
+        super::create(manager, tables(manager.get_database_backend()), indexes()).await
     }
 }
 
 /// Tables, each after those it refers to.
 pub(crate) fn tables(backend: DbBackend) -> Vec<TableCreateStatement> {
-    let mut tables = vec![
+    let tables = [
         load_balancer(),
         pool(),
         member(),
@@ -43,16 +37,10 @@ pub(crate) fn tables(backend: DbBackend) -> Vec<TableCreateStatement> {
         reconcile_outcome(),
         tag(),
     ];
-    if backend == DbBackend::MySql {
-        // Text compares byte by byte, as it does in the other two. Those know no such options.
-        for table in &mut tables {
-            table
-                .engine("InnoDB")
-                .character_set("utf8mb4")
-                .collate("utf8mb4_bin");
-        }
-    }
     tables
+        .iter()
+        .map(|table| super::in_dialect(table, backend))
+        .collect()
 }
 
 pub(crate) fn indexes() -> Vec<IndexCreateStatement> {
@@ -112,6 +100,7 @@ fn load_balancer() -> TableCreateStatement {
         .col(optional(text("availability_zone", 255)))
         .col(long_text("tags"))
         .col(number("generation"))
+        .col(optional(id("change_id")))
         .col(optional(long_text("error_reason")))
         .col(number("revision"))
         .col(optional(number("next_attempt_at")))

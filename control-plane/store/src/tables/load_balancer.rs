@@ -41,6 +41,8 @@ pub struct Model {
     pub created_at: i64,
     pub updated_at: Option<i64>,
     pub generation: i64,
+    /// Which change made this generation: tells a writer that lost its connection whether it was its own.
+    pub change_id: Option<String>,
     pub error_reason: Option<String>,
     /// Grows with every write to the load balancer or to anything below it.
     pub revision: i64,
@@ -69,6 +71,7 @@ impl Row for Model {
 /// Columns that are no part of the intent and survive a change of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Bookkeeping {
+    pub change_id: Option<String>,
     pub revision: i64,
     pub next_attempt_at: Option<i64>,
     pub lease_owner: Option<String>,
@@ -79,6 +82,7 @@ pub struct Bookkeeping {
 impl Model {
     pub fn bookkeeping(&self) -> Bookkeeping {
         Bookkeeping {
+            change_id: self.change_id.clone(),
             revision: self.revision,
             next_attempt_at: self.next_attempt_at,
             lease_owner: self.lease_owner.clone(),
@@ -109,6 +113,7 @@ impl Model {
             error_reason,
         } = load_balancer;
         let Bookkeeping {
+            change_id,
             revision,
             next_attempt_at,
             lease_owner,
@@ -140,6 +145,7 @@ impl Model {
             created_at: created_at.as_micros(),
             updated_at: updated_at.map(Timestamp::as_micros),
             generation: wide(*generation),
+            change_id,
             error_reason: error_reason.clone(),
             revision,
             next_attempt_at,

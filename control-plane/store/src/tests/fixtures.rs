@@ -7,30 +7,28 @@ use lb_model::{
     AdditionalVip, Amphora, AmphoraId, AmphoraRole, AmphoraStatus, ClientAuthentication, Graph,
     HealthMonitor, HealthMonitorId, HttpVersion, L7Policy, L7PolicyAction, L7PolicyId, L7Rule,
     L7RuleCompareType, L7RuleId, L7RuleType, LbAlgorithm, Listener, ListenerId, ListenerProtocol,
-    LoadBalancer, LoadBalancerId, Member, MemberId, MonitorType, NetworkId, OperatingStatus, Pool,
-    PoolId, PoolProtocol, PortId, ProvisioningStatus, SessionPersistence, SessionPersistenceType,
-    SubnetId, Timestamp, Topology, Vip, VnicType,
+    LoadBalancer, LoadBalancerId, Member, MemberId, MonitorType, OperatingStatus, Pool, PoolId,
+    PoolProtocol, PortId, ProvisioningStatus, SessionPersistence, SessionPersistenceType, SubnetId,
+    Timestamp, Topology, Vip, VnicType, sample,
 };
 use uuid::Uuid;
 
 use crate::Store;
+use crate::testing::TestDatabase;
 
-/// A fresh database; the directory goes with the value.
+/// A fresh database with a store on it.
 pub(crate) struct Database {
     pub(crate) store: Store,
     pub(crate) url: String,
-    _directory: tempfile::TempDir,
+    _database: TestDatabase,
 }
 
 pub(crate) async fn database() -> Database {
-    let directory = tempfile::tempdir().unwrap();
-    let url = format!("sqlite://{}", directory.path().join("lb.sqlite").display());
-    let store = Store::connect(&url).await.unwrap();
-    store.migrate().await.unwrap();
+    let database = TestDatabase::new().await;
     Database {
-        store,
-        url,
-        _directory: directory,
+        store: database.store().await,
+        url: database.url().to_owned(),
+        _database: database,
     }
 }
 
@@ -67,7 +65,17 @@ impl Choices {
     }
 
     fn text(&mut self) -> String {
-        const TEXTS: [&str; 6] = ["", "web", "naïve ☃", "it's \"quoted\"", "%_\\", "NULL"];
+        const TEXTS: [&str; 9] = [
+            "",
+            "web",
+            "web ",
+            "Web",
+            "naïve ☃",
+            "it's \"quoted\"",
+            "%_\\",
+            "NULL",
+            " ",
+        ];
         self.of(&TEXTS).to_owned()
     }
 
@@ -307,34 +315,18 @@ fn any_amphora(amphora: &mut Amphora, choices: &mut Choices) {
 }
 
 pub(crate) fn load_balancer() -> LoadBalancer {
+    let sample = sample::load_balancer(1);
     LoadBalancer {
         id: LoadBalancerId::random(),
-        project_id: "project".into(),
         name: "lb".into(),
-        description: String::new(),
-        admin_state_up: true,
         provisioning_status: ProvisioningStatus::Active,
         operating_status: OperatingStatus::Online,
-        provider: "amphora".into(),
-        topology: Topology::Single,
         vip: Vip {
-            address: IpAddr::V4(Ipv4Addr::new(10, 0, 0, 5)),
             port_id: PortId::random(),
-            subnet_id: SubnetId::random(),
-            network_id: NetworkId::random(),
-            qos_policy_id: None,
-            vnic_type: VnicType::Normal,
-            sg_ids: Vec::new(),
-            port_is_ours: true,
+            ..sample.vip
         },
-        additional_vips: Vec::new(),
-        flavor_id: None,
-        availability_zone: None,
-        tags: Vec::new(),
         created_at: at(0),
-        updated_at: None,
-        generation: 1,
-        error_reason: None,
+        ..sample
     }
 }
 
@@ -354,110 +346,39 @@ pub(crate) fn plain_graph(status: ProvisioningStatus) -> Graph {
 pub(crate) fn listener(port: u16, created_at: Timestamp) -> Listener {
     Listener {
         id: ListenerId::random(),
-        project_id: "project".into(),
-        name: String::new(),
-        description: String::new(),
-        admin_state_up: true,
         provisioning_status: ProvisioningStatus::Active,
         operating_status: OperatingStatus::Online,
-        protocol: ListenerProtocol::Tcp,
-        protocol_port: port,
-        connection_limit: -1,
-        default_pool_id: None,
-        default_tls_container_ref: None,
-        sni_container_refs: Vec::new(),
-        insert_headers: BTreeMap::new(),
-        timeout_client_data: 50_000,
-        timeout_member_connect: 5_000,
-        timeout_member_data: 50_000,
-        timeout_tcp_inspect: 0,
-        client_ca_tls_container_ref: None,
-        client_authentication: ClientAuthentication::None,
-        client_crl_container_ref: None,
-        allowed_cidrs: None,
-        tls_ciphers: None,
-        tls_versions: None,
-        alpn_protocols: None,
-        hsts_max_age: None,
-        hsts_include_subdomains: false,
-        hsts_preload: false,
-        tags: Vec::new(),
         created_at,
-        updated_at: None,
-        l7policies: Vec::new(),
+        ..sample::listener(1, ListenerProtocol::Tcp, port, None)
     }
 }
 
 pub(crate) fn pool(created_at: Timestamp) -> Pool {
     Pool {
         id: PoolId::random(),
-        project_id: "project".into(),
-        name: String::new(),
-        description: String::new(),
-        admin_state_up: true,
         provisioning_status: ProvisioningStatus::Active,
         operating_status: OperatingStatus::Online,
-        protocol: PoolProtocol::Tcp,
-        lb_algorithm: LbAlgorithm::RoundRobin,
-        session_persistence: None,
-        tls_container_ref: None,
-        ca_tls_container_ref: None,
-        crl_container_ref: None,
-        tls_enabled: false,
-        tls_ciphers: None,
-        tls_versions: None,
-        alpn_protocols: None,
-        tags: Vec::new(),
         created_at,
-        updated_at: None,
-        members: Vec::new(),
-        health_monitor: None,
+        ..sample::pool(1, PoolProtocol::Tcp)
     }
 }
 
 pub(crate) fn member(created_at: Timestamp) -> Member {
     Member {
         id: MemberId::random(),
-        project_id: "project".into(),
-        name: String::new(),
-        admin_state_up: true,
         provisioning_status: ProvisioningStatus::Active,
-        operating_status: OperatingStatus::NoMonitor,
-        address: IpAddr::V4(Ipv4Addr::new(10, 0, 1, 1)),
-        protocol_port: 80,
-        weight: 1,
-        backup: false,
-        subnet_id: None,
-        monitor_address: None,
-        monitor_port: None,
-        vnic_type: VnicType::Normal,
-        tags: Vec::new(),
         created_at,
-        updated_at: None,
+        ..sample::member(1, None)
     }
 }
 
 pub(crate) fn health_monitor(created_at: Timestamp) -> HealthMonitor {
     HealthMonitor {
         id: HealthMonitorId::random(),
-        project_id: "project".into(),
-        name: String::new(),
-        admin_state_up: true,
         provisioning_status: ProvisioningStatus::Active,
         operating_status: OperatingStatus::Online,
-        kind: MonitorType::Tcp,
-        delay: 5,
-        timeout: 3,
-        max_retries: 3,
-        max_retries_down: 3,
-        http_method: None,
-        url_path: None,
-        expected_codes: None,
-        http_version: None,
-        domain_name: None,
-        tags: Vec::new(),
         created_at,
-        updated_at: None,
+        ..sample::health_monitor(1, MonitorType::Tcp)
     }
 }
 
@@ -468,26 +389,8 @@ pub(crate) fn amphora(
 ) -> Amphora {
     Amphora {
         id: AmphoraId::random(),
-        load_balancer_id,
         status,
-        role: Some(AmphoraRole::Standalone),
-        compute_id: None,
-        lb_network_ip: None,
-        vrrp_ip: None,
-        ha_ip: None,
-        vrrp_port_id: None,
-        ha_port_id: None,
-        vrrp_interface: None,
-        vrrp_id: None,
-        vrrp_priority: None,
-        cert_expiration: None,
-        cert_busy: false,
-        cached_zone: None,
-        image_id: None,
-        compute_flavor: None,
-        failover_requested: false,
-        config_generation: 0,
         created_at,
-        updated_at: None,
+        ..sample::amphora(load_balancer_id)
     }
 }

@@ -2,8 +2,8 @@
 
 use super::{LATER, active, text};
 use crate::change::{request_amphora_failover, request_failover};
-use crate::sample::{self, NOW};
-use crate::{AmphoraId, AmphoraStatus, Graph, ProvisioningStatus as Status};
+use crate::sample;
+use crate::{AmphoraStatus, ProvisioningStatus as Status};
 
 #[test]
 fn failover_marks_every_amphora_that_is_not_on_its_way_out() {
@@ -13,7 +13,7 @@ fn failover_marks_every_amphora_that_is_not_on_its_way_out() {
             AmphoraStatus::PendingDelete | AmphoraStatus::Deleted
         );
         let mut graph = active();
-        let mut amphora = sample_amphora(&graph);
+        let mut amphora = sample::amphora(graph.load_balancer.id);
         amphora.status = *status;
         graph.amphorae = vec![amphora];
         request_failover(&mut graph, LATER).unwrap();
@@ -24,7 +24,7 @@ fn failover_marks_every_amphora_that_is_not_on_its_way_out() {
 #[test]
 fn failover_of_an_amphora_needs_it_there_and_its_load_balancer_active() {
     let mut graph = active();
-    let amphora = sample_amphora(&graph);
+    let amphora = sample::amphora(graph.load_balancer.id);
     let id = amphora.id;
     let lb = graph.load_balancer.id;
     assert_eq!(
@@ -44,31 +44,4 @@ fn failover_of_an_amphora_needs_it_there_and_its_load_balancer_active() {
         graph.load_balancer.provisioning_status,
         Status::PendingUpdate
     );
-}
-
-fn sample_amphora(graph: &Graph) -> crate::Amphora {
-    crate::Amphora {
-        id: AmphoraId(sample::uuid(0xa1)),
-        load_balancer_id: graph.load_balancer.id,
-        status: AmphoraStatus::Allocated,
-        role: None,
-        compute_id: None,
-        lb_network_ip: None,
-        vrrp_ip: None,
-        ha_ip: None,
-        vrrp_port_id: None,
-        ha_port_id: None,
-        vrrp_interface: None,
-        vrrp_id: None,
-        vrrp_priority: None,
-        cert_expiration: None,
-        cert_busy: false,
-        cached_zone: None,
-        image_id: None,
-        compute_flavor: None,
-        failover_requested: false,
-        config_generation: 0,
-        created_at: NOW,
-        updated_at: None,
-    }
 }

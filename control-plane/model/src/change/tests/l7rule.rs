@@ -120,7 +120,7 @@ fn keys_and_values_cannot_break_out_of_what_they_are_compared_with() {
         ),
         (
             json!({"value": "a\u{0}"}),
-            "Invalid input for field/attribute value. Value: 'a\u{0}'. Value should be a single line",
+            "Invalid input for field/attribute value. Value: 'a\u{0}'. Value should not contain a NUL character",
         ),
         (
             json!({"value": ""}),
