@@ -104,7 +104,7 @@ impl ApiFault {
         )
     }
 
-    /// Try again soon; nothing was changed.
+    /// Try again soon.
     fn unavailable(text: &str) -> Self {
         let mut fault = Self::resource(StatusCode::SERVICE_UNAVAILABLE, text);
         fault
@@ -206,6 +206,12 @@ impl From<StoreError> for ApiFault {
                 "One or more arguments are either duplicate or invalid",
             ),
             StoreError::UnknownMarker(_) => invalid_marker(),
+            unknown @ StoreError::OutcomeUnknown(_) => {
+                tracing::warn!(error = %Chain(&unknown), "database was lost in a commit");
+                Self::unavailable(
+                    "The database was lost while it wrote the change; look whether it is there before trying again.",
+                )
+            }
             other if other.is_transient() => {
                 tracing::warn!(error = %Chain(&other), "database is away or busy");
                 Self::unavailable("The database is busy or away; try again.")

@@ -5,33 +5,60 @@ mod support;
 
 use lb_drivers::fake::FaultPlan;
 use lb_model::{Graph, LoadBalancerId, ProvisioningStatus, sample};
+use lb_store::testing;
 
-use support::{Bench, THIRD_SUBNET, full};
+use support::{Bench, Fault, THIRD_SUBNET, full};
 
-type Fault = fn(u64) -> FaultPlan;
+const DRIVER_FAULTS: [(&str, Fault); 4] = [
+    ("fails before", Fault::Driver(FaultPlan::FailBefore)),
+    ("fails after", Fault::Driver(FaultPlan::FailAfter)),
+    ("dies before", Fault::Driver(FaultPlan::DieBefore)),
+    ("dies after", Fault::Driver(FaultPlan::DieAfter)),
+];
 
-const FAULTS: [(&str, Fault); 4] = [
-    ("fails before", FaultPlan::FailBefore),
-    ("fails after", FaultPlan::FailAfter),
-    ("dies before", FaultPlan::DieBefore),
-    ("dies after", FaultPlan::DieAfter),
+const STORE_FAULTS: [(&str, Fault); 6] = [
+    (
+        "store fails before",
+        Fault::Store(testing::FaultPlan::FailBefore),
+    ),
+    (
+        "store fails after",
+        Fault::Store(testing::FaultPlan::FailAfter),
+    ),
+    (
+        "database lost before",
+        Fault::Store(testing::FaultPlan::LoseBefore),
+    ),
+    (
+        "database lost after",
+        Fault::Store(testing::FaultPlan::LoseAfter),
+    ),
+    (
+        "dies before a transaction",
+        Fault::Store(testing::FaultPlan::DieBefore),
+    ),
+    (
+        "dies after a transaction",
+        Fault::Store(testing::FaultPlan::DieAfter),
+    ),
 ];
 
 /// More calls than any operation makes.
 const CALLS: u64 = 400;
 
-/// Runs an operation once for each call it makes and each way that call can go wrong.
+/// Runs an operation once for each call it makes, of a driver and of the store, and each way that call can go wrong.
 async fn crash_everywhere<S, C>(start: S, check: C, end: ProvisioningStatus)
 where
     S: AsyncFn(&Bench) -> LoadBalancerId,
     C: AsyncFn(&Bench, LoadBalancerId),
 {
-    for (name, fault) in FAULTS {
+    let stride = stride();
+    for (kind, (name, fault)) in DRIVER_FAULTS.into_iter().chain(STORE_FAULTS).enumerate() {
         let mut reached = 0;
-        for number in 1..CALLS {
+        for number in (1..CALLS).skip(kind % stride).step_by(stride) {
             let bench = Bench::new().await;
             let id = start(&bench).await;
-            let happened = bench.run_into(fault(number), number).await;
+            let happened = bench.run_into(fault, number).await;
             bench.reach(id, end).await;
             check(&bench, id).await;
             assert_eq!(
@@ -47,6 +74,14 @@ where
         assert!(reached > 3, "{name}: only {reached} calls were hit");
         println!("{name}: {reached} calls");
     }
+}
+
+/// On a database server, where each run takes longer, every third call is hit, other ones by each kind of fault; all
+/// of them in the long form.
+fn stride() -> usize {
+    let server = std::env::var_os("LB_TEST_DATABASE").is_some();
+    let long = std::env::var_os("LB_SOAK").is_some();
+    if server && !long { 3 } else { 1 }
 }
 
 async fn serves(bench: &Bench, id: LoadBalancerId) {
@@ -190,7 +225,9 @@ async fn a_load_balancer_that_is_half_built_anyhow_is_deleted_cleanly() {
     for number in 1..CALLS {
         let bench = Bench::new().await;
         let id = bench.create(1, full).await;
-        let happened = bench.run_into(FaultPlan::DieAfter(number), number).await;
+        let happened = bench
+            .run_into(Fault::Driver(FaultPlan::DieAfter), number)
+            .await;
         bench
             .change(id, |graph| {
                 sample::set_status(graph, ProvisioningStatus::PendingDelete);

@@ -19,8 +19,8 @@ use lb_model::{
     Timestamp,
 };
 use lb_store::Store;
+use lb_store::testing::TestDatabase;
 use serde_json::{Value, json};
-use tempfile::TempDir;
 use tower::ServiceExt;
 use uuid::Uuid;
 
@@ -36,7 +36,7 @@ pub(crate) struct Api {
     pub(crate) store: Store,
     pub(crate) network: Arc<MemoryNetwork>,
     router: Router,
-    _dir: TempDir,
+    _database: TestDatabase,
 }
 
 #[derive(Debug)]
@@ -79,10 +79,8 @@ impl Api {
         configure: impl FnOnce(&mut ApiConfig),
         identity: Arc<dyn Identity>,
     ) -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        let url = format!("sqlite://{}/api.db", dir.path().display());
-        let store = Store::connect(&url).await.unwrap();
-        store.migrate().await.unwrap();
+        let database = TestDatabase::new().await;
+        let store = database.store().await;
         let network = Arc::new(MemoryNetwork::new());
         let mut config = ApiConfig {
             default_project_id: Some(PROJECT.to_owned()),
@@ -105,7 +103,7 @@ impl Api {
             store,
             network,
             router: lb_api::router(state),
-            _dir: dir,
+            _database: database,
         }
     }
 

@@ -5,8 +5,8 @@
 #![allow(clippy::unwrap_used, reason = "a failing unwrap is a failing test")]
 
 use std::convert::Infallible;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use lb_controllers::worker::{Deadlines, Settings, Worker, WorkerDeps};
@@ -18,8 +18,7 @@ use lb_model::{
     PoolProtocol, ProvisioningStatus, SubnetId, Timestamp, sample,
 };
 use lb_store::Store;
-use tempfile::TempDir;
-use tokio::sync::OnceCell;
+use lb_store::testing::{self, StoreFaults, TestDatabase};
 
 pub const OTHER_NETWORK: NetworkId = NetworkId(sample::uuid(0xe02));
 pub const THIRD_NETWORK: NetworkId = NetworkId(sample::uuid(0xe03));
@@ -29,46 +28,39 @@ pub const THIRD_SUBNET: SubnetId = SubnetId(sample::uuid(0x504));
 /// How long a lease of these tests holds, by the turned clock.
 pub const LEASE: Duration = Duration::from_millis(600);
 
-/// A database file with the schema, and the authorities: made once a test process.
-async fn template() -> &'static (Vec<u8>, Arc<CertificateAuthority>) {
-    static TEMPLATE: OnceCell<(Vec<u8>, Arc<CertificateAuthority>)> = OnceCell::const_new();
-    TEMPLATE
-        .get_or_init(|| async {
-            let dir = tempfile::tempdir().unwrap();
-            let file = dir.path().join("db");
-            let store = Store::connect(&format!("sqlite://{}", file.display()))
-                .await
-                .unwrap();
-            store.migrate().await.unwrap();
-            store.close().await;
-            let ca = CertificateAuthority::load_or_create(&dir.path().join("ca")).unwrap();
-            (std::fs::read(file).unwrap(), Arc::new(ca))
-        })
-        .await
+/// Authorities, made once a test process.
+fn authority() -> Arc<CertificateAuthority> {
+    static AUTHORITY: LazyLock<Arc<CertificateAuthority>> = LazyLock::new(|| {
+        let dir = tempfile::tempdir().unwrap();
+        Arc::new(CertificateAuthority::load_or_create(&dir.path().join("ca")).unwrap())
+    });
+    Arc::clone(&AUTHORITY)
+}
+
+/// What goes wrong, at a number of which place.
+#[derive(Debug, Clone, Copy)]
+pub enum Fault {
+    Driver(fn(u64) -> FaultPlan),
+    Store(fn(u64) -> testing::FaultPlan),
 }
 
 pub struct Bench {
     pub store: Store,
     pub cloud: FakeCloud,
     pub settings: Settings,
+    /// What goes wrong in transactions; [`Bench::cloud`] has those of drivers.
+    pub faults: StoreFaults,
     ca: Arc<CertificateAuthority>,
     /// Milliseconds the clock is ahead.
     ahead: Arc<AtomicI64>,
-    _dir: TempDir,
+    _database: TestDatabase,
 }
 
 impl Bench {
     pub async fn new() -> Self {
-        // Memory when there is some: the tests are about order, not about disks.
-        let dir = tempfile::tempdir_in("/dev/shm")
-            .or_else(|_| tempfile::tempdir())
-            .unwrap();
-        let (template, ca) = template().await;
-        let file = dir.path().join("db");
-        std::fs::write(&file, template).unwrap();
-        let store = Store::connect(&format!("sqlite://{}", file.display()))
-            .await
-            .unwrap();
+        let database = TestDatabase::new().await;
+        let faults = StoreFaults::default();
+        let store = database.store().await.with_faults(faults.clone());
         let cloud = FakeCloud::new();
         cloud.set_boot_calls(1);
         for (network, subnet, cidr) in [
@@ -96,9 +88,10 @@ impl Bench {
             store,
             cloud,
             settings,
-            ca: Arc::clone(ca),
+            faults,
+            ca: authority(),
             ahead: Arc::default(),
-            _dir: dir,
+            _database: database,
         }
     }
 
@@ -221,16 +214,24 @@ impl Bench {
     }
 
     /// Runs a worker into its faults. Answers whether one happened.
-    pub async fn run_into(&self, plan: FaultPlan, number: u64) -> bool {
-        self.cloud.set_faults(plan);
+    pub async fn run_into(&self, fault: Fault, number: u64) -> bool {
+        match fault {
+            Fault::Driver(plan) => self.cloud.set_faults(plan(number)),
+            Fault::Store(plan) => self.faults.set(plan(number)),
+        }
         let worker = self.worker();
         tokio::select! {
             _ = worker.run_due() => {}
             () = self.cloud.died() => {}
+            () = self.faults.died() => {}
         }
-        let happened = self.cloud.calls() >= number;
+        let happened = match fault {
+            Fault::Driver(_) => self.cloud.calls() >= number,
+            Fault::Store(_) => self.faults.transactions() >= number,
+        };
         drop(worker);
         self.cloud.set_faults(FaultPlan::None);
+        self.faults.set(testing::FaultPlan::None);
         // A worker that died holds its lease until it runs out.
         self.turn_clock(LEASE);
         happened
