@@ -5,6 +5,7 @@
 //! standard error.
 
 mod config;
+mod database;
 mod http;
 mod key;
 mod roles;
@@ -111,7 +112,9 @@ async fn main() -> Result<()> {
         Command::HealthManager => serve(config, arguments.local, &[Role::HealthManager]).await,
         Command::Housekeeping => serve(config, arguments.local, &[Role::Housekeeping]).await,
         Command::All => serve(config, arguments.local, Role::ALL).await,
-        Command::Db(command) => database(&config, command).await,
+        Command::Db(Db::Upgrade) => database::upgrade(&config).await,
+        Command::Db(Db::Current) => database::print_current(&config).await,
+        Command::Db(Db::Check) => database::check(&config).await,
         Command::Config(ConfigCommand::Check) => Ok(()),
         Command::Config(ConfigCommand::Print) => {
             print!("{}", toml::to_string(&config.without_secrets())?);
@@ -145,18 +148,4 @@ async fn serve(config: Config, local: bool, roles: &[Role]) -> Result<()> {
         bail!("only --local is there yet: the OpenStack drivers are not part of this version");
     }
     Roles::build(config, roles).await?.run().await
-}
-
-async fn database(config: &Config, command: Db) -> Result<()> {
-    let store = roles::connect(config).await?;
-    match command {
-        Db::Upgrade => store.migrate().await?,
-        Db::Check => store.check().await?,
-        Db::Current => {
-            for migration in store.schema_version().await? {
-                println!("{migration}");
-            }
-        }
-    }
-    Ok(())
 }

@@ -26,7 +26,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::config::Config;
-use crate::{http, key};
+use crate::{database, http, key};
 
 /// Project of load balancers whose request names none: without authentication there is nobody to ask.
 const LOCAL_PROJECT: &str = "local";
@@ -66,11 +66,7 @@ impl Roles {
     pub(crate) async fn build(config: Config, roles: &[Role]) -> Result<Self> {
         std::fs::create_dir_all(&config.local.state_dir)
             .with_context(|| format!("make {}", config.local.state_dir.display()))?;
-        let store = connect(&config).await?;
-        store
-            .migrate()
-            .await
-            .context("bring the schema up to date")?;
+        let store = database::open(&config).await?;
         let stack = open_stack(&config).await?;
         let key = heartbeat_key(&config)?;
         let has = |role| roles.contains(&role);
@@ -174,19 +170,6 @@ impl Roles {
             }
         }
     }
-}
-
-/// The database of the configuration; by default a file in the state directory.
-pub(crate) async fn connect(config: &Config) -> Result<Store> {
-    let url = if config.database.url.is_empty() {
-        let file = config.local.state_dir.join("control-plane.db");
-        format!("sqlite://{}", file.display())
-    } else {
-        config.database.url.clone()
-    };
-    Store::connect(&url)
-        .await
-        .context("connect to the database")
 }
 
 async fn open_stack(config: &Config) -> Result<LocalStack> {
