@@ -1,6 +1,7 @@
 //! Formatting, lints and tests.
 
 use anyhow::{Result, bail};
+use test_databases::{Kind, Server};
 
 use crate::run::{answers, cargo, is_root, root, run, say};
 use crate::setup;
@@ -12,6 +13,9 @@ pub(crate) fn test() -> Result<()> {
     style()?;
     say("tests that need nothing (pure, fakes, loopback)");
     nextest("default", &[])?;
+    for database in Database::ALL {
+        on_database(*database, &[])?;
+    }
     if !is_root() {
         bail!("the tests in network namespaces load eBPF programs: run `make test` as root");
     }
@@ -32,6 +36,40 @@ pub(crate) fn soak() -> Result<()> {
         nextest(profile, &[("LB_SOAK", "1")])?;
     }
     Ok(())
+}
+
+/// A server that the tests of the store, the API and the controllers run on instead of SQLite files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Database {
+    #[value(name = "mariadb")]
+    MariaDb,
+    #[value(name = "postgresql")]
+    PostgreSql,
+}
+
+impl Database {
+    const ALL: &'static [Self] = &[Self::MariaDb, Self::PostgreSql];
+}
+
+/// Starts a private server, and runs nextest with the arguments given; without any, everything that has a database.
+pub(crate) fn on_database(database: Database, arguments: &[String]) -> Result<()> {
+    let (name, kind) = match database {
+        Database::MariaDb => ("MariaDB", Kind::MariaDb),
+        Database::PostgreSql => ("PostgreSQL", Kind::PostgreSql),
+    };
+    say(&format!("tests of store, API and controllers on {name}"));
+    let server = Server::start(kind)?;
+    let mut command = cargo();
+    command
+        .args(["nextest", "run"])
+        .env(test_databases::VARIABLE, server.url());
+    if arguments.is_empty() {
+        command.args(["--workspace", "-E"]);
+        command.arg("package(lb-store) + package(lb-api) + package(lb-controllers)");
+    } else {
+        command.args(arguments);
+    }
+    run(&mut command)
 }
 
 pub(crate) fn lint() -> Result<()> {

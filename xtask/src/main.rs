@@ -28,6 +28,13 @@ enum Task {
     Down,
     /// Formatting, lints and every test.
     Test,
+    /// Tests on a server that is started for them instead of on SQLite files.
+    TestOn {
+        database: check::Database,
+        /// Of nextest; without any, everything of the store, the API and the controllers.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
     /// The long forms of the tests.
     Soak,
     /// Measure the hot paths beside their peers.
@@ -43,6 +50,10 @@ fn main() -> Result<()> {
         Task::Up => lab::up(),
         Task::Down => lab::down(),
         Task::Test => check::test(),
+        Task::TestOn {
+            database,
+            arguments,
+        } => check::on_database(database, &arguments),
         Task::Soak => check::soak(),
         Task::Bench => lab::bench(),
         Task::Lint => check::lint(),

@@ -68,6 +68,24 @@ const TEST: &[Need] = &[
         present: || answers("openssl", &["version"]),
         packages: &["openssl"],
     },
+    Need {
+        present: || Path::new("/usr/sbin/mariadbd").exists() || answers("mariadbd", &["--version"]),
+        packages: &["mariadb-server"],
+    },
+    Need {
+        present: || Path::new("/usr/lib/galera/libgalera_smm.so").exists(),
+        packages: &["galera-4", "rsync"],
+    },
+    Need {
+        present: || {
+            Path::new("/usr/lib/postgresql").exists() || answers("postgres", &["--version"])
+        },
+        packages: &["postgresql"],
+    },
+    Need {
+        present: || answers("setpriv", &["--version"]),
+        packages: &["util-linux"],
+    },
 ];
 
 /// Peers of the benchmarks.
@@ -161,6 +179,7 @@ fn packages(needs: &[Need]) -> Result<()> {
         bail!("missing: as root, run: apt-get install {list}");
     }
     say(&format!("installing {list}"));
+    let _quiet = NoServices::new()?;
     run(command("apt-get").args(["update", "-q"]))?;
     run(command("apt-get")
         .args(["install", "-y", "-q", "--no-install-recommends"])
@@ -172,6 +191,35 @@ fn packages(needs: &[Need]) -> Result<()> {
             need.packages.join(" ")
         ),
         None => Ok(()),
+    }
+}
+
+/// Keeps Debian's packages from starting the services they bring: tests start servers of their own.
+struct NoServices {
+    ours: bool,
+}
+
+impl NoServices {
+    const POLICY: &str = "/usr/sbin/policy-rc.d";
+
+    fn new() -> Result<Self> {
+        let ours = !Path::new(Self::POLICY).exists();
+        if ours {
+            std::fs::write(Self::POLICY, "#!/bin/sh\nexit 101\n")?;
+            let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+            std::fs::set_permissions(Self::POLICY, executable)?;
+        }
+        Ok(Self { ours })
+    }
+}
+
+impl Drop for NoServices {
+    fn drop(&mut self) {
+        if self.ours
+            && let Err(error) = std::fs::remove_file(Self::POLICY)
+        {
+            eprintln!("remove {}: {error}", Self::POLICY);
+        }
     }
 }
 
