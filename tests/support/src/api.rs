@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
-use hyper::Method;
+use hyper::{HeaderMap, Method};
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
 
@@ -16,10 +16,11 @@ pub struct Api {
     address: SocketAddr,
 }
 
-/// Status and JSON body; `Value::Null` when the body is empty.
+/// Status, headers and JSON body; `Value::Null` when the body is empty.
 #[derive(Debug, Clone)]
 pub struct Answer {
     pub status: u16,
+    pub headers: HeaderMap,
     pub body: Value,
 }
 
@@ -84,6 +85,7 @@ impl Api {
         let bytes = body.map_or_else(Bytes::new, |body| Bytes::from(body.to_string()));
         let response = sender.send_request(request.body(Full::new(bytes))?).await?;
         let status = response.status().as_u16();
+        let headers = response.headers().clone();
         let bytes = response.into_body().collect().await?.to_bytes();
         connection.abort();
         let body = if bytes.is_empty() {
@@ -91,7 +93,11 @@ impl Api {
         } else {
             serde_json::from_slice(&bytes).context("answer is not JSON")?
         };
-        Ok(Answer { status, body })
+        Ok(Answer {
+            status,
+            headers,
+            body,
+        })
     }
 
     /// Reads `path` until the object under `root` has the wanted value at `field`.

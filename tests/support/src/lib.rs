@@ -3,17 +3,21 @@
 //! Everything here is a value that cleans up after itself when dropped, also on panic.
 
 mod api;
+mod balancer;
 mod client;
 mod inside;
 mod member;
+mod replica;
 pub mod scene;
 mod stack;
 
 pub use api::{Answer, Api};
+pub use balancer::Balancer;
 pub use client::{
     LongLived, Probe, Sample, Tally, Traffic, first_answer, http_requests, tcp_connections,
     udp_exchanges,
 };
 pub use inside::{Background, Stop, inside};
 pub use member::{Member, Service};
+pub use replica::{Replica, control_plane};
 pub use stack::{NETWORKS, Stack, StackOptions, binary};
