@@ -88,6 +88,7 @@ async fn serves(bench: &Bench, id: LoadBalancerId) {
     bench.check_serving(id).await;
 }
 
+/// P01
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn create_reaches_active_wherever_it_is_hit() {
     crash_everywhere(
@@ -202,6 +203,7 @@ async fn nothing_is_left(bench: &Bench, id: LoadBalancerId) {
     assert_eq!(bench.cloud.servers(), []);
 }
 
+/// P01, P98
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn cascade_delete_leaves_nothing_wherever_it_is_hit() {
     crash_everywhere(
@@ -220,6 +222,7 @@ async fn cascade_delete_leaves_nothing_wherever_it_is_hit() {
     .await;
 }
 
+/// P11
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_load_balancer_that_is_half_built_anyhow_is_deleted_cleanly() {
     for number in 1..CALLS {

@@ -71,6 +71,7 @@ async fn a_create_in_a_broken_cloud_ends_in_error_leaks_nothing_and_heals_by_fai
     }
 }
 
+/// P34
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_failover_that_cannot_be_made_leaks_nothing_and_keeps_the_vip() {
     for number in (1..CALLS).step_by(2) {
@@ -95,6 +96,7 @@ async fn a_failover_that_cannot_be_made_leaks_nothing_and_keeps_the_vip() {
     }
 }
 
+/// P33
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_a_free_address_the_old_amphora_keeps_serving() {
     let bench = Bench::new().await;
@@ -117,6 +119,7 @@ async fn without_a_free_address_the_old_amphora_keeps_serving() {
     bench.check_serving(id).await;
 }
 
+/// P09
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_load_balancer_in_error_with_a_dead_amphora_is_healed_by_failover() {
     let bench = Bench::new().await;
@@ -212,6 +215,7 @@ async fn a_replaced_amphora_drains_while_the_load_balancer_is_active() {
     assert_eq!(bench.cloud.servers().len(), 1);
 }
 
+/// P12
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn new_tags_send_nothing_to_the_amphora() {
     let bench = Bench::new().await;

@@ -8,6 +8,7 @@
 mod amphorae;
 mod filters;
 mod health_monitors;
+mod hostile;
 mod l7policies;
 mod l7rules;
 mod listeners;
@@ -18,6 +19,7 @@ mod negotiation;
 mod network_lookups;
 mod pains;
 mod pools;
+mod reference;
 mod routes;
 mod support;
 mod vips;
