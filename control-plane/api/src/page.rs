@@ -45,6 +45,14 @@ impl Page {
         let mut project_id = None;
         let mut seen = BTreeSet::new();
         for (name, value) in &request.query {
+            // No database is asked for what not every one can hold.
+            if value.contains('\0') {
+                return Err(StoreError::InvalidFilter {
+                    column: name.clone(),
+                    value: value.clone(),
+                }
+                .into());
+            }
             if CONTROL.contains(&name.as_str()) || TAGS.contains(&name.as_str()) {
                 continue;
             }

@@ -93,6 +93,16 @@ async fn bad_list_arguments_are_400_in_their_shape() {
             "One or more arguments are either duplicate or invalid",
         ),
         (
+            "name=%00",
+            'A',
+            "One or more arguments are either duplicate or invalid",
+        ),
+        (
+            "tags=%00",
+            'A',
+            "One or more arguments are either duplicate or invalid",
+        ),
+        (
             "admin_state_up=maybe",
             'A',
             "One or more arguments are either duplicate or invalid",

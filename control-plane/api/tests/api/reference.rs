@@ -10,7 +10,9 @@ use serde_json::{Value, json};
 
 use crate::support::{ABSENT, Api, id_of};
 
-const SEQUENCES: u64 = 40;
+const SEQUENCES: u64 = 10;
+/// With `LB_SOAK` set.
+const MANY_SEQUENCES: u64 = 200;
 const STEPS: usize = 80;
 
 /// A fixed sequence of choices.
@@ -571,7 +573,12 @@ async fn compare(api: &Api, model: &Model, history: &[String]) {
 
 #[tokio::test]
 async fn random_sequences_of_calls_agree_with_a_small_model() {
-    for seed in 1..=SEQUENCES {
+    let sequences = if std::env::var_os("LB_SOAK").is_some() {
+        MANY_SEQUENCES
+    } else {
+        SEQUENCES
+    };
+    for seed in 1..=sequences {
         let api = Api::serving_everything().await;
         let lb = api.load_balancer(json!({})).await;
         let mut model = Model {
