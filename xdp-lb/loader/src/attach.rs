@@ -2,7 +2,7 @@
 //!
 //! tcx and XDP links are pinned; a new process replaces the program behind the link, so no packet
 //! ever finds no program. A filter on clsact cannot be pinned: the new one is added before the old
-//! one goes.
+//! one goes, and an empty directory beside the pins tells the next process that it is there.
 
 use std::collections::HashMap;
 use std::fs;
@@ -29,10 +29,12 @@ pub(crate) const XDP: &str = "xdp_lb_xdp";
 /// Two filter priorities, so that a new process can add its filter beside the old one's.
 const CLSACT_PRIORITIES: [u16; 2] = [49_150, 49_151];
 
+/// Kind of the entry that stands for a filter on clsact.
+const FILTER: &str = "clsact";
+
 /// What is attached to one interface by this process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Attached {
-    name: String,
     wanted: AttachMode,
     mode: AttachMode,
     reason: String,
@@ -65,17 +67,13 @@ impl Attachments {
         {
             return Ok((report(interface, attached), 0));
         }
-        let previous = self.by_ifindex.remove(&interface.ifindex);
+        self.by_ifindex.remove(&interface.ifindex);
         let (mode, reason) = self.attach(ebpf, interface, wanted, why)?;
-        if let Some(previous) = previous
-            && previous.mode == AttachMode::Clsact
-            && mode != AttachMode::Clsact
-        {
-            remove_filters(&previous.name);
+        if mode != AttachMode::Clsact {
+            self.remove_filter(interface.ifindex)?;
         }
         info!(ifindex = interface.ifindex, interface = %interface.name, ?mode, %reason, "attached");
         let attached = Attached {
-            name: interface.name.clone(),
             wanted,
             mode,
             reason,
@@ -117,7 +115,7 @@ impl Attachments {
             }
             AttachMode::Clsact => {
                 self.remove_pins(interface.ifindex, &["xdp", "tcx"])?;
-                attach_filter(ebpf, interface)?;
+                self.attach_filter(ebpf, interface)?;
                 Ok((AttachMode::Clsact, why))
             }
             AttachMode::Tcx | AttachMode::Auto => {
@@ -170,7 +168,7 @@ impl Attachments {
         let id = match attached {
             Ok(id) => id,
             Err(error) if is_unsupported(&error) => {
-                attach_filter(ebpf, interface)?;
+                self.attach_filter(ebpf, interface)?;
                 return Ok(AttachMode::Clsact);
             }
             Err(error) => return Err(attaching(CLASSIFIER, interface, AttachMode::Tcx)(error)),
@@ -236,18 +234,41 @@ impl Attachments {
         for ifindex in self.pinned()? {
             if !keep.contains(&ifindex) {
                 self.remove_pins(ifindex, &["xdp", "tcx"])?;
+                self.remove_filter(ifindex)?;
                 changes += 1;
             }
         }
-        self.by_ifindex.retain(|ifindex, attached| {
-            let stays = keep.contains(ifindex);
-            if !stays && attached.mode == AttachMode::Clsact {
-                remove_filters(&attached.name);
-                changes += 1;
-            }
-            stays
-        });
+        self.by_ifindex.retain(|ifindex, _| keep.contains(ifindex));
         Ok(changes)
+    }
+
+    /// Writes down that the interface has a filter of ours, and adds it.
+    fn attach_filter(&self, ebpf: &mut Ebpf, interface: &Interface) -> Result<(), Error> {
+        let path = self.pin(FILTER, interface.ifindex);
+        match fs::create_dir(&path) {
+            Err(source) if source.kind() != io::ErrorKind::AlreadyExists => {
+                Err(Error::CreateDirectory { path, source })
+            }
+            _ => attach_filter(ebpf, interface),
+        }
+    }
+
+    /// Removes the filter of an interface that has one of ours, whichever process added it.
+    fn remove_filter(&self, ifindex: u32) -> Result<(), Error> {
+        let path = self.pin(FILTER, ifindex);
+        if !path.exists() {
+            return Ok(());
+        }
+        // An interface that is gone took its filters along.
+        if let Some(name) = sys::interface_name(ifindex) {
+            remove_filters(&name);
+        }
+        match fs::remove_dir(&path) {
+            Err(source) if source.kind() != io::ErrorKind::NotFound => {
+                Err(Error::RemovePin { path, source })
+            }
+            _ => Ok(()),
+        }
     }
 
     fn pinned(&self) -> Result<Vec<u32>, Error> {

@@ -151,6 +151,18 @@ pub(crate) fn allow_route_lookups() -> Result<(), Error> {
     Ok(())
 }
 
+/// The name that an interface of this network namespace has now.
+pub(crate) fn interface_name(ifindex: u32) -> Option<String> {
+    let mut name = [0u8; libc::IF_NAMESIZE];
+    // SAFETY: the buffer has the size the call asks for, and outlives it.
+    let found = unsafe { libc::if_indextoname(ifindex, name.as_mut_ptr().cast()) };
+    if found.is_null() {
+        return None;
+    }
+    let name: Vec<u8> = name.into_iter().take_while(|byte| *byte != 0).collect();
+    String::from_utf8(name).ok()
+}
+
 const SIOCETHTOOL: libc::Ioctl = 0x8946;
 const ETHTOOL_GDRVINFO: u32 = 3;
 

@@ -179,6 +179,45 @@ fn lab_a_restart_adopts_flows_counters_and_configuration() {
 }
 
 #[test]
+fn lab_a_filter_of_an_earlier_process_goes_with_its_interface() {
+    let lab = Lab::new(1);
+    let filters = |interface: &str| {
+        lab.lb
+            .command("tc", &format!("filter show dev {interface} ingress"))
+    };
+    let mut fast_path = lab.fast_path();
+    let mut config = lab.config(AttachMode::Clsact, &[1]);
+    apply(&mut fast_path, &config);
+    drop(fast_path);
+    let added = filters("back");
+    assert!(added.contains("bpf"), "{added}");
+
+    let mut fast_path = lab.fast_path();
+    config
+        .interfaces
+        .retain(|interface| interface.name == "front");
+    apply(&mut fast_path, &config);
+    assert_eq!(filters("back"), "");
+    // The one that stays has one filter, the new process' own.
+    assert_eq!(filters("front").matches("bpf chain").count(), 2);
+    assert_eq!(apply(&mut fast_path, &config).changes, 0);
+    fast_path.detach().expect("detach");
+    assert_eq!(filters("front"), "");
+}
+
+#[test]
+fn lab_generic_xdp_is_answered_with_the_classifier_and_the_reason() {
+    let lab = Lab::new(1);
+    let mut fast_path = lab.fast_path();
+    let report = apply(&mut fast_path, &lab.config(AttachMode::XdpGeneric, &[1]));
+    for interface in &report.interfaces {
+        assert_eq!(interface.mode, AttachMode::Tcx);
+        assert!(interface.reason.contains("generic XDP"), "{interface:?}");
+    }
+    fast_path.detach().expect("detach");
+}
+
+#[test]
 fn lab_a_connection_limit_makes_the_next_client_wait() {
     let mut lab = Lab::new(1);
     lab.serve();
