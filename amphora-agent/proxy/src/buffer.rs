@@ -55,6 +55,11 @@ impl Buffer {
         self.start == self.end
     }
 
+    /// Whether there is no space behind the bytes.
+    pub(crate) fn is_full(&self) -> bool {
+        self.end == self.memory.len()
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.end - self.start
     }

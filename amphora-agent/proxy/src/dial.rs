@@ -10,7 +10,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::net::{TcpSocket, TcpStream};
+use socket2::{Domain, Protocol, Socket, Type};
+use tokio::io::Interest;
+use tokio::net::TcpStream;
 use tokio::time::timeout;
 use uuid::Uuid;
 
@@ -111,11 +113,21 @@ fn dialed(
     }
 }
 
+/// As `TcpStream::connect`, but asks for the error only when there is one.
 async fn connect(address: SocketAddr) -> io::Result<TcpStream> {
-    let socket = match address {
-        SocketAddr::V4(_) => TcpSocket::new_v4()?,
-        SocketAddr::V6(_) => TcpSocket::new_v6()?,
-    };
-    socket.set_nodelay(true)?;
-    socket.connect(address).await
+    let kind = Type::STREAM.nonblocking().cloexec();
+    let socket = Socket::new(Domain::for_address(address), kind, Some(Protocol::TCP))?;
+    socket.set_tcp_nodelay(true)?;
+    match socket.connect(&address.into()) {
+        Err(error) if error.raw_os_error() != Some(libc::EINPROGRESS) => return Err(error),
+        Ok(()) | Err(_) => {}
+    }
+    let stream = TcpStream::from_std(socket.into())?;
+    let ready = stream.ready(Interest::WRITABLE).await?;
+    if ready.is_write_closed()
+        && let Some(error) = stream.take_error()?
+    {
+        return Err(error);
+    }
+    Ok(stream)
 }

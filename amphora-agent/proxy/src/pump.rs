@@ -47,6 +47,8 @@ pub(crate) struct Pump {
     pub(crate) framing: Framing,
     /// Keep `head` after it was sent, to send it again elsewhere.
     pub(crate) keep_head: bool,
+    /// The sink is shut down or closed right after the last byte.
+    pub(crate) closes: bool,
     /// What the last pending poll waited for.
     pub(crate) waiting: Waiting,
     /// Set when bytes moved; the owner resets them.
@@ -54,6 +56,10 @@ pub(crate) struct Pump {
     pub(crate) sink_moved: bool,
     unflushed: bool,
     read_size: usize,
+    /// The source gave less than there was room for, so what it gave may be its last.
+    ran_dry: bool,
+    /// The source broke; what it gave before is still sent.
+    broken: bool,
 }
 
 impl Pump {
@@ -65,11 +71,14 @@ impl Pump {
             ready: 0,
             framing,
             keep_head: false,
+            closes: false,
             waiting: Waiting::Source,
             source_moved: false,
             sink_moved: false,
             unflushed: false,
             read_size: LARGE,
+            ran_dry: false,
+            broken: false,
         }
     }
 
@@ -110,12 +119,22 @@ impl Pump {
         loop {
             let in_head = self.head_sent < self.head.len();
             if in_head || self.ready > 0 {
+                if !in_head && self.closes && self.ran_dry {
+                    self.look_for_end(cx, source);
+                }
                 let bytes = if in_head {
                     &self.head.filled()[self.head_sent..]
                 } else {
                     &self.buffer.filled()[..self.ready]
                 };
-                match Pin::new(&mut *sink).poll_write(cx, bytes) {
+                let is_last =
+                    self.closes && self.framing.is_done() && (!in_head || self.ready == 0);
+                let written = if is_last {
+                    sink.poll_write_last(cx, bytes)
+                } else {
+                    Pin::new(&mut *sink).poll_write(cx, bytes)
+                };
+                match written {
                     Poll::Ready(Ok(0)) => {
                         return Poll::Ready(Err(PumpError::Sink));
                     }
@@ -150,6 +169,9 @@ impl Pump {
                     Poll::Pending => return Poll::Pending,
                 }
             }
+            if self.broken {
+                return Poll::Ready(Err(PumpError::Source));
+            }
             if self.framing.is_done() {
                 return Poll::Ready(Ok(()));
             }
@@ -166,6 +188,23 @@ impl Pump {
         }
     }
 
+    /// Reads once more before what was read is sent, for the end may be there already. Costs no system call when
+    /// nothing is.
+    fn look_for_end<S: Stream>(&mut self, cx: &mut Context<'_>, source: &mut S) {
+        self.ran_dry = false;
+        if !matches!(self.framing, Framing::UntilClose { ended: false }) {
+            return;
+        }
+        match self.poll_fill(cx, source) {
+            Poll::Ready(Ok(0)) => {
+                self.framing.end();
+            }
+            Poll::Ready(Ok(_)) => self.ready = self.buffer.len(),
+            Poll::Ready(Err(_)) => self.broken = true,
+            Poll::Pending => {}
+        }
+    }
+
     /// Reads once. Takes memory only when there is something to read, and more of it when the
     /// last read filled all there was.
     pub(crate) fn poll_fill<S: Stream>(
@@ -177,6 +216,7 @@ impl Pump {
         match result {
             Poll::Ready(Ok(n)) => {
                 self.source_moved |= n > 0;
+                self.ran_dry = n > 0 && !self.buffer.is_full();
                 if n >= self.read_size && self.read_size < HUGE {
                     self.read_size = HUGE;
                 }

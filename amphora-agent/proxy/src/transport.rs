@@ -3,22 +3,45 @@
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use socket2::SockRef;
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 
 use crate::stats::{Counters, add};
 
 /// What the proxy needs of a connection: TCP now, TLS the same way.
 pub(crate) trait Stream: AsyncRead + AsyncWrite + Unpin {
+    /// Whether closing tells the peer all that a shutdown would.
+    const CLOSE_IS_END: bool;
+
     /// Ready when a read would (probably) not wait. Needs no buffer, so an idle connection has none.
     fn poll_readable(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
+
+    /// Writes the last bytes before a shutdown or close that follows at once: they may leave with it.
+    fn poll_write_last(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>>;
 }
 
 impl Stream for TcpStream {
+    const CLOSE_IS_END: bool = true;
+
     fn poll_readable(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         TcpStream::poll_read_ready(self, cx)
+    }
+
+    /// One packet with the last data and the FIN, and one acknowledgement, where there would be two of each.
+    fn poll_write_last(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        const FLAGS: libc::c_int = libc::MSG_MORE | libc::MSG_NOSIGNAL;
+        loop {
+            ready!(self.poll_write_ready(cx))?;
+            let socket = SockRef::from(&*self);
+            let sent = self.try_io(Interest::WRITABLE, || socket.send_with_flags(bytes, FLAGS));
+            match sent {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                sent => return Poll::Ready(sent),
+            }
+        }
     }
 }
 
@@ -68,8 +91,18 @@ impl<S> Counted<S> {
 }
 
 impl<S: Stream> Stream for Counted<S> {
+    const CLOSE_IS_END: bool = S::CLOSE_IS_END;
+
     fn poll_readable(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.stream.poll_readable(cx)
+    }
+
+    fn poll_write_last(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let result = self.stream.poll_write_last(cx, bytes);
+        if let Poll::Ready(Ok(n)) = result {
+            self.count_sent(n);
+        }
+        result
     }
 }
 

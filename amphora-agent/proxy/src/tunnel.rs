@@ -23,14 +23,21 @@ pub(crate) async fn join<A: Stream, B: Stream>(
     timeout: Duration,
     timer: &mut Timer,
 ) {
-    up.framing = Framing::until_close();
-    down.framing = Framing::until_close();
+    for pump in [&mut up, &mut down] {
+        pump.framing = Framing::until_close();
+        pump.closes = true;
+    }
     let (mut up_side, mut down_side) = (Side::Open, Side::Open);
     let mut since = Instant::now();
     std::future::poll_fn(|cx| {
-        let ended = up_side.poll(cx, &mut up, client, member).is_err()
-            || down_side.poll(cx, &mut down, member, client).is_err();
-        if ended || (up_side == Side::Ended && down_side == Side::Ended) {
+        let is_last = down_side == Side::Ended;
+        let mut broken = up_side.poll(cx, &mut up, client, member, is_last).is_err();
+        let is_last = up_side == Side::Ended;
+        broken = broken
+            || down_side
+                .poll(cx, &mut down, member, client, is_last)
+                .is_err();
+        if broken || (up_side == Side::Ended && down_side == Side::Ended) {
             return Poll::Ready(());
         }
         let moved = [
@@ -58,12 +65,14 @@ enum Side {
 }
 
 impl Side {
+    /// `is_last`: the other side has ended, so that both streams are closed when this one has.
     fn poll<S: Stream, D: Stream>(
         &mut self,
         cx: &mut Context<'_>,
         pump: &mut Pump,
         source: &mut S,
         sink: &mut D,
+        is_last: bool,
     ) -> Result<(), PumpError> {
         if *self == Side::Open {
             match pump.poll(cx, source, sink) {
@@ -71,6 +80,9 @@ impl Side {
                 Poll::Ready(Err(error)) => return Err(error),
                 Poll::Pending => {}
             }
+        }
+        if *self == Side::Ending && is_last && D::CLOSE_IS_END {
+            *self = Side::Ended;
         }
         if *self == Side::Ending {
             match Pin::new(sink).poll_shutdown(cx) {

@@ -239,6 +239,7 @@ impl<'a> Exchange<'a> {
                 client_keeps,
             } => {
                 self.down.framing = framing;
+                self.down.closes = !client_keeps;
                 self.down
                     .join_head_and_body()
                     .map_err(|_| Cause::MemberMalformed)?;
