@@ -51,22 +51,13 @@ async fn killing_the_control_plane_at_any_moment_leaves_nothing_pending() -> Res
             )
         })?;
     }
-    // Ports of the stack's hosts stay; none of a load balancer or an amphora does.
-    wait_until("no port of a load balancer is left", async || {
-        let body = scene.api().get("ports").await?.expect(200)?;
-        let ours = body["ports"]
-            .as_array()
-            .context("no ports")?
-            .iter()
-            .filter(|port| {
-                port["name"]
-                    .as_str()
-                    .is_some_and(|name| name.starts_with("octavia-lb-"))
-            })
-            .count();
-        Ok((ours == 0).then_some(()))
+    let mut left = Vec::new();
+    wait_until("nothing of a load balancer is left", async || {
+        left = scene.stack.leftovers().await?;
+        Ok(left.is_empty().then_some(()))
     })
-    .await?;
+    .await
+    .with_context(|| format!("left: {left:?}"))?;
     scene.stack.destroy().await
 }
 

@@ -10,6 +10,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use anyhow::{Context, Result, bail, ensure};
 use lb_drivers::local::{LocalStack, Netns, StackConfig};
+use lb_drivers::network::PortFilter;
+use lb_drivers::{Compute, Network};
 use tempfile::TempDir;
 
 use crate::Api;
@@ -182,6 +184,40 @@ impl Stack {
     pub async fn host(&self, host: &str, network: &str, addresses: &[IpAddr]) -> Result<Netns> {
         let made = self.local.ensure_host(host, network, addresses).await;
         Ok(made.with_context(|| format!("make host {host}"))?.netns)
+    }
+
+    /// What is there of load balancers and amphorae, in words: ports, servers, namespaces, records, pinned maps. Ports
+    /// and namespaces of the stack itself and of its hosts are not in it.
+    pub async fn leftovers(&self) -> Result<Vec<String>> {
+        let mut left = Vec::new();
+        let ours = PortFilter {
+            name_prefix: Some("octavia-lb-".to_owned()),
+            ..PortFilter::default()
+        };
+        for port in self.local.network().list_ports(&ours).await? {
+            left.push(format!("port {}", port.name));
+        }
+        for server in self.local.compute().list_servers().await? {
+            left.push(format!("server of amphora {}", server.amphora_id));
+        }
+        let of_amphorae = format!("{}-amp-", self.name);
+        for (folder, prefix) in [
+            (Path::new("/run/netns").to_owned(), of_amphorae.as_str()),
+            (self.state_dir.join("amphorae"), ""),
+            (self.state_dir.join("bpf"), ""),
+        ] {
+            let entries =
+                std::fs::read_dir(&folder).with_context(|| format!("list {}", folder.display()))?;
+            for entry in entries {
+                let path = entry?.path();
+                let name = path.file_name().unwrap_or_default().to_string_lossy();
+                // A lock that was held when its owner was killed is an empty file.
+                if name.starts_with(prefix) && !name.ends_with(".lock") {
+                    left.push(path.display().to_string());
+                }
+            }
+        }
+        Ok(left)
     }
 
     /// Leaves everything running when this value goes away.
