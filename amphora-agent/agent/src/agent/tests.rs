@@ -77,6 +77,34 @@ impl Fixture {
         Fixture::on(self.directory)
     }
 
+    /// Puts the sample document of this generation.
+    async fn put(&self, generation: u64) -> Result<ApplyReport, PutError> {
+        self.agent.put_config(samples::document(generation)).await
+    }
+
+    /// The next applies leave a problem each.
+    fn break_applies(&self, count: usize) {
+        let broken = Outcome {
+            problems: vec!["no interface yet".into()],
+            ..Outcome::default()
+        };
+        let mut outcomes = self.plane.outcomes.lock().unwrap();
+        outcomes.extend(std::iter::repeat_n(broken, count));
+    }
+
+    /// The proxy has counted so many connections of the HTTP listener.
+    fn count(&self, total_connections: u64) {
+        let counters = ListenerStats {
+            total_connections,
+            ..ListenerStats::default()
+        };
+        let listeners = BTreeMap::from([(samples::HTTP_LISTENER, counters)]);
+        *self.plane.counters.lock().unwrap() = AmphoraStats {
+            listeners,
+            ..AmphoraStats::default()
+        };
+    }
+
     fn applied(&self) -> Vec<u64> {
         self.plane.applied.lock().unwrap().clone()
     }
@@ -85,11 +113,7 @@ impl Fixture {
 #[tokio::test]
 async fn a_document_is_stored_applied_and_shown() {
     let fixture = Fixture::new();
-    let report = fixture
-        .agent
-        .put_config(samples::document(3))
-        .await
-        .unwrap();
+    let report = fixture.put(3).await.unwrap();
     assert!(report.changed);
     assert_eq!(fixture.applied(), [3]);
     let info = fixture.agent.info();
@@ -100,32 +124,16 @@ async fn a_document_is_stored_applied_and_shown() {
 #[tokio::test]
 async fn the_same_document_again_changes_nothing() {
     let fixture = Fixture::new();
-    fixture
-        .agent
-        .put_config(samples::document(3))
-        .await
-        .unwrap();
-    let report = fixture
-        .agent
-        .put_config(samples::document(3))
-        .await
-        .unwrap();
+    fixture.put(3).await.unwrap();
+    let report = fixture.put(3).await.unwrap();
     assert!(!report.changed);
 }
 
 #[tokio::test]
 async fn an_older_generation_is_refused() {
     let fixture = Fixture::new();
-    fixture
-        .agent
-        .put_config(samples::document(3))
-        .await
-        .unwrap();
-    let error = fixture
-        .agent
-        .put_config(samples::document(2))
-        .await
-        .unwrap_err();
+    fixture.put(3).await.unwrap();
+    let error = fixture.put(2).await.unwrap_err();
     assert!(matches!(
         error,
         PutError::Older {
@@ -139,11 +147,7 @@ async fn an_older_generation_is_refused() {
 #[tokio::test]
 async fn the_same_generation_with_new_content_is_refused() {
     let fixture = Fixture::new();
-    fixture
-        .agent
-        .put_config(samples::document(3))
-        .await
-        .unwrap();
+    fixture.put(3).await.unwrap();
     let mut other = samples::document(3);
     other.listeners.pop();
     let error = fixture.agent.put_config(other).await.unwrap_err();
@@ -166,46 +170,26 @@ async fn another_amphoras_document_is_refused() {
 #[tokio::test]
 async fn a_full_disk_keeps_the_old_document_in_force() {
     let fixture = Fixture::new();
-    fixture
-        .agent
-        .put_config(samples::document(3))
-        .await
-        .unwrap();
+    fixture.put(3).await.unwrap();
     let beside = fixture.directory.path().join("config.json.new");
     std::os::unix::fs::symlink("/dev/full", beside).unwrap();
-    let error = fixture
-        .agent
-        .put_config(samples::document(4))
-        .await
-        .unwrap_err();
+    let error = fixture.put(4).await.unwrap_err();
     assert!(matches!(error, PutError::Ledger(_)));
     assert_eq!(fixture.agent.info().generation, Some(3));
     assert_eq!(fixture.applied(), [3]);
     // Room again: the same document is taken.
-    fixture
-        .agent
-        .put_config(samples::document(4))
-        .await
-        .unwrap();
+    fixture.put(4).await.unwrap();
     assert_eq!(fixture.agent.info().generation, Some(4));
 }
 
 #[tokio::test]
 async fn a_restarted_agent_puts_its_ledger_into_force() {
     let fixture = Fixture::new();
-    fixture
-        .agent
-        .put_config(samples::document(3))
-        .await
-        .unwrap();
+    fixture.put(3).await.unwrap();
     let fixture = fixture.restart();
     fixture.agent.resume().await;
     assert_eq!(fixture.applied(), [3]);
-    let error = fixture
-        .agent
-        .put_config(samples::document(2))
-        .await
-        .unwrap_err();
+    let error = fixture.put(2).await.unwrap_err();
     assert!(matches!(error, PutError::Older { .. }));
 }
 
@@ -217,26 +201,15 @@ async fn a_corrupt_ledger_is_shown_and_the_next_document_heals_it() {
     let info = fixture.agent.info();
     assert_eq!(info.generation, None);
     assert!(info.problems[0].contains("understand ledger"));
-    fixture
-        .agent
-        .put_config(samples::document(1))
-        .await
-        .unwrap();
+    fixture.put(1).await.unwrap();
     assert!(fixture.agent.info().problems.is_empty());
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_could_not_be_done_is_tried_again() {
     let fixture = Fixture::new();
-    fixture.plane.outcomes.lock().unwrap().push_back(Outcome {
-        problems: vec!["no interface yet".into()],
-        ..Outcome::default()
-    });
-    let error = fixture
-        .agent
-        .put_config(samples::document(3))
-        .await
-        .unwrap_err();
+    fixture.break_applies(1);
+    let error = fixture.put(3).await.unwrap_err();
     assert!(matches!(error, PutError::Incomplete { generation: 3, .. }));
     assert_eq!(fixture.agent.info().problems, ["no interface yet"]);
     let keeper = tokio::spawn(Arc::clone(&fixture.agent).keep_in_force());
@@ -249,21 +222,8 @@ async fn what_could_not_be_done_is_tried_again() {
 #[tokio::test(start_paused = true)]
 async fn a_members_change_does_not_hide_what_is_still_not_done() {
     let fixture = Fixture::new();
-    let broken = || Outcome {
-        problems: vec!["no interface yet".into()],
-        ..Outcome::default()
-    };
-    fixture
-        .plane
-        .outcomes
-        .lock()
-        .unwrap()
-        .extend([broken(), broken()]);
-    fixture
-        .agent
-        .put_config(samples::document(3))
-        .await
-        .unwrap_err();
+    fixture.break_applies(2);
+    fixture.put(3).await.unwrap_err();
     let keeper = tokio::spawn(Arc::clone(&fixture.agent).keep_in_force());
     fixture.plane.changed.notify_one();
     // Less than it takes until the next try.
@@ -277,29 +237,15 @@ async fn a_members_change_does_not_hide_what_is_still_not_done() {
 #[tokio::test]
 async fn counters_do_not_fall_when_the_agent_is_restarted() {
     let fixture = Fixture::new();
-    fixture
-        .agent
-        .put_config(samples::document(3))
-        .await
-        .unwrap();
-    let counted = |connections| AmphoraStats {
-        listeners: BTreeMap::from([(
-            samples::HTTP_LISTENER,
-            ListenerStats {
-                total_connections: connections,
-                ..ListenerStats::default()
-            },
-        )]),
-        ..AmphoraStats::default()
-    };
-    *fixture.plane.counters.lock().unwrap() = counted(7);
+    fixture.put(3).await.unwrap();
+    fixture.count(7);
     let (message, controllers) = fixture.agent.heartbeat(0, 1).await;
     assert_eq!(message.listeners[&samples::HTTP_LISTENER].stats.totconns, 7);
     assert_eq!(controllers, ["198.18.0.1:5555".parse().unwrap()]);
     fixture.agent.stop().await;
 
     let fixture = fixture.restart();
-    *fixture.plane.counters.lock().unwrap() = counted(2);
+    fixture.count(2);
     let stats = fixture.agent.stats().await;
     assert_eq!(
         stats.listeners[&samples::HTTP_LISTENER].total_connections,
