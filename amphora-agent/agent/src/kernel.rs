@@ -29,6 +29,7 @@ use crate::agent::chain;
 use crate::compile::{Compiled, compile, targets};
 use crate::config::Config;
 use crate::dataplane::{DataPlane, Outcome, Readings};
+use crate::down::DownMembers;
 use crate::observed::{Link, Observed, Place, mac_text};
 use crate::plan::{Action, Plan, needs_forwarding, plan};
 use crate::sysctl;
@@ -119,7 +120,7 @@ impl Kernel {
         };
         let fast = FastThread::start(tenant.namespace(), options)
             .map_err(start("the fast path's thread"))?;
-        let checks = Checks::start(&tenant);
+        let checks = Checks::start(&tenant, DownMembers::load(&config.state_dir));
         Ok(Kernel {
             agent_namespace,
             tenant,
@@ -224,6 +225,7 @@ impl Kernel {
     /// Tells fast path, proxy and checks what the document and the members' states say.
     async fn data_plane(&self, document: &AmphoraConfig, outcome: &mut Outcome) {
         let states = self.checks.states();
+        self.checks.save(&states);
         let links = match self.inside.links().await {
             Ok(links) => links,
             Err(error) => {

@@ -16,6 +16,7 @@ pub mod agent;
 pub mod compile;
 pub mod config;
 pub mod dataplane;
+pub mod down;
 pub mod heartbeat;
 pub mod kernel;
 pub mod ledger;

@@ -105,17 +105,27 @@ fn traffic_reaches_both_members_and_a_dead_one_leaves_the_rotation(family: Famil
     lab.heartbeat("the dead member", |message| {
         message.pools[&format!("{TCP_POOL}:{TCP}")].members[&dead] == "DOWN"
     });
-    let by_the_other = || {
+    let by_the_other = |lab: &Lab| {
         lab.connect(5000)
             .and_then(|mut stream| exchange(&mut stream))
             .is_ok_and(|name| name == "m2")
     };
     // The heartbeat may be a moment ahead of the maps.
     lab.wait_for("the rotation without it", || {
-        (by_the_other() && by_the_other()).then_some(())
+        (by_the_other(&lab) && by_the_other(&lab)).then_some(())
     });
     for _ in 0..10 {
-        assert!(by_the_other());
+        assert!(by_the_other(&lab));
+    }
+
+    // A new process does not try its luck with it.
+    lab.kill_agent();
+    lab.start_agent();
+    let message = lab.heartbeat("the first one of its new life", |message| message.seq == 0);
+    let members = &message.pools[&format!("{TCP_POOL}:{TCP}")].members;
+    assert_eq!(members[&dead], "DOWN");
+    for _ in 0..10 {
+        assert!(by_the_other(&lab));
     }
     eprintln!("{}", lab.resident());
 }

@@ -31,9 +31,14 @@ pub struct Runner {
 impl Runner {
     /// Starts with no targets, on `runtime`.
     pub fn start(runtime: &Handle) -> Runner {
+        Runner::remembering(runtime, [])
+    }
+
+    /// Starts with no targets, and takes these to be down until they are checked.
+    pub fn remembering(runtime: &Handle, down: impl IntoIterator<Item = TargetKey>) -> Runner {
         let (targets, new_targets) = unbounded_channel();
         let (changed, changes) = watch::channel(Arc::default());
-        let scheduler = Arc::new(Mutex::new(Scheduler::new()));
+        let scheduler = Arc::new(Mutex::new(Scheduler::remembering(down)));
         let task = runtime.spawn(run(Arc::clone(&scheduler), new_targets, changed));
         Runner {
             targets,

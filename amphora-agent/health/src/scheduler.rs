@@ -11,12 +11,13 @@
 //! ```
 //!
 //! A new member is assumed up and goes down with its very first failure; `fall` counts only after
-//! a success (as HAProxy does it). A member whose parameters change keeps its state and its count.
+//! a success (as HAProxy does it). A member that was down when a former scheduler ended is assumed down instead, and
+//! its very first result decides, too. A member whose parameters change keeps its state and its count.
 //! Checks of members that came together are spread over one interval. A member has at most one
 //! check under way; a result that nobody waits for (removed, or asked of the member's former
 //! address) is ignored.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 use crate::target::{Check, State, Status, Target, TargetKey};
@@ -53,6 +54,8 @@ pub struct Scheduler {
     entries: HashMap<TargetKey, Entry>,
     under_way: HashMap<ProbeId, TargetKey>,
     last_id: u64,
+    /// Were down in an earlier life, until the first targets are set.
+    remembered: HashSet<TargetKey>,
 }
 
 #[derive(Debug)]
@@ -69,6 +72,14 @@ struct Entry {
 impl Scheduler {
     pub fn new() -> Self {
         Scheduler::default()
+    }
+
+    /// Takes these to be down until they are checked, if they are among the first targets.
+    pub fn remembering(down: impl IntoIterator<Item = TargetKey>) -> Self {
+        Scheduler {
+            remembered: down.into_iter().collect(),
+            ..Scheduler::default()
+        }
     }
 
     /// Checks these from now on, and no others. Of several with one key the last counts.
@@ -92,11 +103,15 @@ impl Scheduler {
                 Some(entry) => entry.change(target, now),
                 None => {
                     let place = place_of.get(&key).copied().unwrap_or_default();
-                    let entry = Entry::new(target, place, places, now);
+                    let mut entry = Entry::new(target, place, places, now);
+                    if self.remembered.contains(&key) {
+                        entry.state = State::Down;
+                    }
                     self.entries.insert(key, entry);
                 }
             }
         }
+        self.remembered.clear();
         self.under_way.retain(|id, key| {
             self.entries
                 .get(key)
@@ -148,11 +163,22 @@ impl Scheduler {
         self.entries.get(key).map(Entry::status)
     }
 
-    /// All of them.
+    /// All of them, and those that are remembered.
     pub fn states(&self) -> impl Iterator<Item = (TargetKey, Status)> {
-        self.entries
+        let remembered = Status {
+            state: State::Down,
+            against: 0,
+            needed: 1,
+            checked: false,
+        };
+        self.remembered
             .iter()
-            .map(|(key, entry)| (*key, entry.status()))
+            .map(move |key| (*key, remembered))
+            .chain(
+                self.entries
+                    .iter()
+                    .map(|(key, entry)| (*key, entry.status())),
+            )
     }
 }
 
@@ -185,7 +211,7 @@ impl Entry {
 
     fn needed(&self) -> u32 {
         match self.state {
-            State::Up if !self.checked => 1,
+            State::Up | State::Down if !self.checked => 1,
             State::Up => self.target.fall.max(1),
             State::Down => self.target.rise.max(1),
         }

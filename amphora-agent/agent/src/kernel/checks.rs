@@ -1,4 +1,4 @@
-//! The checks of members, on the tenant's threads.
+//! The checks of members, on the tenant's threads; who is down outlives the process.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,18 +6,31 @@ use std::sync::Arc;
 use amphora_health::{Runner, States, Status, Target, TargetKey};
 use tokio::sync::{Mutex, watch};
 
+use super::lock;
 use super::tenant::Tenant;
+use crate::down::DownMembers;
 
 pub(super) struct Checks {
     runner: Runner,
     changes: Mutex<watch::Receiver<Arc<States>>>,
+    down: std::sync::Mutex<DownMembers>,
 }
 
 impl Checks {
-    pub(super) fn start(tenant: &Tenant) -> Self {
-        let runner = Runner::start(tenant.handle());
+    pub(super) fn start(tenant: &Tenant, down: DownMembers) -> Self {
+        let runner = Runner::remembering(tenant.handle(), down.keys());
         let changes = Mutex::new(runner.subscribe());
-        Checks { runner, changes }
+        let down = std::sync::Mutex::new(down);
+        Checks {
+            runner,
+            changes,
+            down,
+        }
+    }
+
+    /// Writes down who is down.
+    pub(super) fn save(&self, states: &BTreeMap<TargetKey, Status>) {
+        lock(&self.down).save(states);
     }
 
     pub(super) fn set_targets(&self, targets: Vec<Target>) {

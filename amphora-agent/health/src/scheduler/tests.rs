@@ -73,6 +73,42 @@ fn outcome(good: bool) -> Outcome {
     }
 }
 
+#[test]
+fn a_remembered_member_is_down_until_its_first_result_which_decides() {
+    for (good, expected) in [(true, State::Up), (false, State::Down)] {
+        let target = target(1, 2, 3);
+        let mut sim = Sim {
+            scheduler: Scheduler::remembering([target.key]),
+            now: Instant::now(),
+            key: target.key,
+        };
+        let before: Vec<_> = sim.scheduler.states().collect();
+        assert_eq!(before[0].1.state, State::Down, "before any target is set");
+        sim.set(target.clone());
+        assert_eq!(sim.status().to_string(), "DOWN");
+        assert_eq!(sim.result(good), good.then_some(State::Up));
+        assert_eq!(sim.status().state, expected);
+        // From here on as ever.
+        if !good {
+            assert_eq!(sim.result(true), None);
+            assert_eq!(sim.result(true), Some(State::Up));
+        }
+        // Removed and added again it is a new one.
+        sim.scheduler.set_targets(vec![], sim.now);
+        sim.set(target);
+        assert_eq!(sim.status().state, State::Up);
+    }
+}
+
+#[test]
+fn what_is_remembered_of_members_that_are_no_targets_is_forgotten() {
+    let mut scheduler = Scheduler::remembering([target(7, 1, 1).key]);
+    scheduler.set_targets(vec![target(1, 1, 1)], Instant::now());
+    let states: Vec<_> = scheduler.states().collect();
+    assert_eq!(states.len(), 1);
+    assert_eq!(states[0].1.state, State::Up);
+}
+
 /// Every state with rise 2 and fall 3, every event, what comes of it and how it is written.
 #[test]
 fn transition_table_is_exhaustive_and_correct() {
