@@ -21,4 +21,4 @@ mod vip;
 
 pub use route::{Route, RouteKind};
 pub use serve::router;
-pub use state::{ApiConfig, ApiState, Clock, ListFeatures};
+pub use state::{ApiConfig, ApiState, ListFeatures};

@@ -3,12 +3,9 @@
 use std::sync::Arc;
 
 use lb_drivers::{Identity, Network};
-use lb_model::{NetworkId, Rules, Timestamp, Topology};
+use lb_model::{Clock, NetworkId, Rules, Timestamp, Topology};
 use lb_store::Store;
 use serde::{Deserialize, Serialize};
-
-/// Reads the time; tests hand in one that stands still.
-pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
 #[derive(Clone)]
 pub struct ApiState {

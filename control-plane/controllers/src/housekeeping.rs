@@ -3,9 +3,9 @@
 //! Until then such a row lets a server that outlived its amphora be recognised, and an operator see what happened.
 
 use std::future::Future;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
-use lb_model::Timestamp;
+use lb_model::{Clock, Timestamp};
 use lb_store::{Purged, Store, StoreError};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,15 +25,19 @@ impl Default for HousekeepingSettings {
     }
 }
 
-#[derive(Debug)]
 pub struct Housekeeping {
     store: Store,
     settings: HousekeepingSettings,
+    clock: Clock,
 }
 
 impl Housekeeping {
-    pub fn new(store: Store, settings: HousekeepingSettings) -> Self {
-        Self { store, settings }
+    pub fn new(store: Store, settings: HousekeepingSettings, clock: Clock) -> Self {
+        Self {
+            store,
+            settings,
+            clock,
+        }
     }
 
     /// Runs until `shutdown` is done. Any number of replicas may run at once.
@@ -46,7 +50,7 @@ impl Housekeeping {
                 () = &mut shutdown => return,
                 _ = ticks.tick() => {}
             }
-            match self.purge(now()).await {
+            match self.purge((self.clock)()).await {
                 Ok(purged) if purged == Purged::default() => {}
                 Ok(Purged {
                     load_balancers,
@@ -65,13 +69,4 @@ impl Housekeeping {
         let age = i64::try_from(self.settings.expiry_age.as_millis()).unwrap_or(i64::MAX);
         self.store.purge_deleted(now.plus_millis(-age)).await
     }
-}
-
-fn now() -> Timestamp {
-    let micros = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |since| {
-            i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
-        });
-    Timestamp::from_micros(micros)
 }

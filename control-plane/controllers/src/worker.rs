@@ -30,7 +30,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lb_drivers::{AmphoraDriver, CertificateAuthority, Compute, Network};
-use lb_model::{LoadBalancerId, Timestamp};
+use lb_model::{Clock, LoadBalancerId, Timestamp};
 use lb_store::Store;
 use tokio::sync::watch;
 
@@ -38,9 +38,6 @@ pub use settings::{Deadlines, Settings};
 
 use reconcile::Effort;
 use sweep::Sweeper;
-
-/// Where the time comes from.
-pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
 /// Everything a worker works with.
 #[derive(Clone)]

@@ -45,4 +45,4 @@ pub use provider::{Provider, ProviderFeature, ProviderSupport};
 pub use rules::Rules;
 pub use status::{AmphoraStatus, OperatingStatus, ProvisioningStatus};
 pub use text::UnknownWord;
-pub use timestamp::Timestamp;
+pub use timestamp::{Clock, Timestamp};

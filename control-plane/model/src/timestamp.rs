@@ -1,6 +1,7 @@
 //! Points in time as the API shows them.
 
 use std::fmt;
+use std::sync::Arc;
 
 use serde::{Serialize, Serializer};
 use time::OffsetDateTime;
@@ -31,6 +32,9 @@ impl Timestamp {
         self.0.saturating_sub(earlier.0) / 1000
     }
 }
+
+/// Reads the time. Made once, where a program is wired up, and handed to all that need it; tests hand in one they turn.
+pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, anyhow, bail};
-use lb_api::{ApiConfig, ApiState, Clock};
+use lb_api::{ApiConfig, ApiState};
 use lb_controllers::health_manager::{
     CountersReader, HealthManager, HealthManagerDeps, HealthManagerSettings, HeartbeatKeys,
     LivenessSettings,
@@ -18,7 +18,7 @@ use lb_drivers::amphora::HttpsAmphoraDriver;
 use lb_drivers::identity::NoIdentity;
 use lb_drivers::local::{LocalStack, StackConfig};
 use lb_drivers::{CertificateAuthority, Secret};
-use lb_model::Timestamp;
+use lb_model::{Clock, Timestamp};
 use lb_store::Store;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -69,19 +69,32 @@ impl Roles {
         let store = database::open(&config).await?;
         let stack = open_stack(&config).await?;
         let key = heartbeat_key(&config)?;
+        let clock = clock();
         let has = |role| roles.contains(&role);
         let api = if has(Role::Api) {
-            Some(api(&config, store.clone(), &stack).await?)
+            Some(api(&config, store.clone(), &stack, clock.clone()).await?)
         } else {
             None
         };
         let worker = if has(Role::Worker) {
-            Some(worker(&config, store.clone(), &stack, key.clone())?)
+            Some(worker(
+                &config,
+                store.clone(),
+                &stack,
+                key.clone(),
+                clock.clone(),
+            )?)
         } else {
             None
         };
         let health_manager = if has(Role::HealthManager) {
-            Some(health_manager(&config, store.clone(), &stack, &key)?)
+            Some(health_manager(
+                &config,
+                store.clone(),
+                &stack,
+                &key,
+                clock.clone(),
+            )?)
         } else {
             None
         };
@@ -90,7 +103,7 @@ impl Roles {
                 cleanup_interval: Duration::from_secs(config.housekeeping.cleanup_interval_s),
                 expiry_age: Duration::from_secs(config.housekeeping.expiry_age_s),
             };
-            Housekeeping::new(store, settings)
+            Housekeeping::new(store, settings, clock)
         });
         Ok(Self {
             api,
@@ -204,6 +217,7 @@ async fn api(
     config: &Config,
     store: Store,
     stack: &LocalStack,
+    clock: Clock,
 ) -> Result<(TcpListener, axum::Router)> {
     let state = ApiState {
         store,
@@ -219,7 +233,7 @@ async fn api(
             serve_network_lookups: true,
             ..ApiConfig::default()
         }),
-        clock: clock(),
+        clock,
     };
     let listener = TcpListener::bind(config.api.bind)
         .await
@@ -227,7 +241,13 @@ async fn api(
     Ok((listener, lb_api::router(state)))
 }
 
-fn worker(config: &Config, store: Store, stack: &LocalStack, key: Secret) -> Result<Worker> {
+fn worker(
+    config: &Config,
+    store: Store,
+    stack: &LocalStack,
+    key: Secret,
+    clock: Clock,
+) -> Result<Worker> {
     let ca = Arc::new(authority(config)?);
     let operation = Duration::from_secs(config.worker.operation_timeout_s);
     let defaults = Settings::new(key);
@@ -256,7 +276,7 @@ fn worker(config: &Config, store: Store, stack: &LocalStack, key: Secret) -> Res
         amphora: Arc::new(HttpsAmphoraDriver::new(ca.clone()).in_netns(stack.fabric().clone())),
         ca,
         settings,
-        clock: clock(),
+        clock,
     }))
 }
 
@@ -284,6 +304,7 @@ fn health_manager(
     store: Store,
     stack: &LocalStack,
     key: &Secret,
+    clock: Clock,
 ) -> Result<HealthManager> {
     let settings = &config.health_manager;
     let socket = stack
@@ -296,6 +317,7 @@ fn health_manager(
         store,
         compute: Arc::new(stack.compute()),
         socket,
+        clock,
     };
     let liveness = LivenessSettings {
         heartbeat_timeout: timeout,
@@ -327,6 +349,7 @@ async fn log_refusals(reader: CountersReader) -> Infallible {
     }
 }
 
+/// The clock of this machine.
 fn clock() -> Clock {
     Arc::new(|| {
         let micros = SystemTime::now()

@@ -5,11 +5,11 @@ use std::fmt;
 use std::future::Future;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use amphora_api::{HeartbeatError, HeartbeatMessage, MAX_DATAGRAM_BYTES, decode_heartbeat};
 use lb_drivers::Compute;
-use lb_model::{AmphoraId, AmphoraStatus, Timestamp};
+use lb_model::{AmphoraId, AmphoraStatus, Clock, Timestamp};
 use lb_store::{Store, StoreError};
 use tokio::net::UdpSocket;
 use tokio::sync::mpsc;
@@ -60,6 +60,7 @@ pub struct HealthManagerDeps {
     pub compute: Arc<dyn Compute>,
     /// Bound, in whatever network namespace the amphorae send to.
     pub socket: UdpSocket,
+    pub clock: Clock,
 }
 
 /// A task of the health manager ended though nobody asked it to.
@@ -73,33 +74,46 @@ pub struct HealthManager {
     shared: Arc<Shared>,
 }
 
-/// What the tasks share; locked for moments only.
-pub(super) struct Shared(Mutex<Core>);
+/// What the tasks share.
+pub(super) struct Shared {
+    clock: Clock,
+    /// Locked for moments only.
+    core: Mutex<Core>,
+}
 
 pub(super) struct Core {
+    clock: Clock,
     pub(super) liveness: Liveness,
     pub(super) counters: Counters,
     logged: HashMap<&'static str, Timestamp>,
 }
 
 impl Shared {
-    pub(super) fn new(settings: LivenessSettings, now: Timestamp) -> Self {
-        Self(Mutex::new(Core {
-            liveness: Liveness::new(settings, now),
-            counters: Counters::default(),
-            logged: HashMap::new(),
-        }))
+    pub(super) fn new(settings: LivenessSettings, clock: Clock) -> Self {
+        Self {
+            core: Mutex::new(Core {
+                liveness: Liveness::new(settings, clock()),
+                counters: Counters::default(),
+                logged: HashMap::new(),
+                clock: clock.clone(),
+            }),
+            clock,
+        }
     }
 
     pub(super) fn with<T>(&self, f: impl FnOnce(&mut Core) -> T) -> T {
-        f(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        f(&mut self.core.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn now(&self) -> Timestamp {
+        (self.clock)()
     }
 }
 
 impl Core {
     /// True once in a while for each kind of complaint.
     pub(super) fn may_log(&mut self, what: &'static str) -> bool {
-        let now = now();
+        let now = (self.clock)();
         let due = self
             .logged
             .get(what)
@@ -123,7 +137,7 @@ impl CountersReader {
 
 impl HealthManager {
     pub fn new(deps: HealthManagerDeps, settings: HealthManagerSettings) -> Self {
-        let shared = Arc::new(Shared::new(settings.liveness.clone(), now()));
+        let shared = Arc::new(Shared::new(settings.liveness.clone(), deps.clock.clone()));
         Self {
             deps,
             settings,
@@ -229,7 +243,7 @@ impl Receiver {
 
     fn take_in(&self, datagram: &[u8]) {
         let decoded = decode(datagram, &self.keys);
-        let now = now();
+        let now = self.shared.now();
         self.shared.with(|core| core.counters.received += 1);
         let message = match decoded {
             Ok(message) => message,
@@ -320,7 +334,8 @@ impl Worker {
             self.queued.fetch_sub(taken, Ordering::Relaxed);
             let batch = std::mem::take(&mut batch);
             let full = batch.len() == BATCH;
-            match processor.work_off(batch, &self.shared, now()).await {
+            let now = self.shared.now();
+            match processor.work_off(batch, &self.shared, now).await {
                 Ok(strangers) => {
                     answered(&self.shared);
                     self.remove(strangers).await;
@@ -347,7 +362,7 @@ impl Worker {
             Err(error) => return failed(&self.shared, &error, "count amphorae"),
         };
         for (id, row) in strangers {
-            let ask = lock(&self.zombies).heard(id, row, known, now());
+            let ask = lock(&self.zombies).heard(id, row, known, self.shared.now());
             if !ask {
                 continue;
             }
@@ -356,6 +371,7 @@ impl Worker {
             tracing::warn!(amphora_id = %id, ?row, "heartbeat of an amphora that should be gone, deleting its server");
             let compute = self.compute.clone();
             let zombies = self.zombies.clone();
+            let shared = self.shared.clone();
             tokio::spawn(async move {
                 if let Err(error) = compute.delete_server(id).await {
                     tracing::warn!(
@@ -363,7 +379,7 @@ impl Worker {
                         error = &error as &dyn std::error::Error,
                         "delete server that outlived its amphora"
                     );
-                    lock(&zombies).deletion_failed(id, now());
+                    lock(&zombies).deletion_failed(id, shared.now());
                 }
             });
         }
@@ -389,7 +405,7 @@ impl Scanner {
     }
 
     async fn scan(&self) -> Result<(), StoreError> {
-        let now = now();
+        let now = self.shared.now();
         let deadline = self.shared.with(|core| core.liveness.deadline(now));
         let stale = self.store.stale_amphorae(deadline).await?;
         let watched = usize::try_from(self.store.watched_amphorae().await?).unwrap_or(usize::MAX);
@@ -451,7 +467,8 @@ impl Scanner {
 }
 
 fn answered(shared: &Shared) {
-    if shared.with(|core| core.liveness.database_answered(now())) {
+    let now = shared.now();
+    if shared.with(|core| core.liveness.database_answered(now)) {
         tracing::info!("database answers again, silence of amphorae counts anew");
     }
 }
@@ -469,14 +486,4 @@ fn failed(shared: &Shared, error: &StoreError, act: &'static str) {
 
 fn lock(zombies: &Mutex<Zombies>) -> std::sync::MutexGuard<'_, Zombies> {
     zombies.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// The clock of this machine.
-fn now() -> Timestamp {
-    let micros = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |since| {
-            i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
-        });
-    Timestamp::from_micros(micros)
 }

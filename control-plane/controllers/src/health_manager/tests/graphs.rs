@@ -1,12 +1,14 @@
 //! Load balancers and messages for tests.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use amphora_api::{HeartbeatListener, HeartbeatListenerStats, HeartbeatMessage, HeartbeatPool};
 use lb_model::{
-    Amphora, AmphoraId, Graph, Listener, ListenerId, ListenerProtocol, LoadBalancerId, Member,
-    MemberId, OperatingStatus, Pool, PoolId, PoolProtocol, PortId, ProvisioningStatus, Timestamp,
-    sample,
+    Amphora, AmphoraId, Clock, Graph, Listener, ListenerId, ListenerProtocol, LoadBalancerId,
+    Member, MemberId, OperatingStatus, Pool, PoolId, PoolProtocol, PortId, ProvisioningStatus,
+    Timestamp, sample,
 };
 use lb_store::Store;
 use lb_store::testing::TestDatabase;
@@ -14,6 +16,14 @@ use lb_store::testing::TestDatabase;
 /// So many milliseconds after the start of the test's time.
 pub(super) fn at(millis: i64) -> Timestamp {
     Timestamp::from_micros(1_700_000_000_000_000).plus_millis(millis)
+}
+
+/// The clock of this machine.
+pub(super) fn clock() -> Clock {
+    Arc::new(|| {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+        Timestamp::from_micros(i64::try_from(since.as_micros()).unwrap())
+    })
 }
 
 pub(super) struct Database {

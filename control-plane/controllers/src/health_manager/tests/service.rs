@@ -12,7 +12,7 @@ use tokio::net::UdpSocket;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use super::graphs::{Database, database, graph, healthy};
+use super::graphs::{Database, clock, database, graph, healthy};
 use crate::health_manager::service::{CountersReader, Ended};
 use crate::health_manager::{
     Counters, HealthManager, HealthManagerDeps, HealthManagerSettings, HeartbeatKeys,
@@ -73,6 +73,7 @@ async fn running(liveness: LivenessSettings) -> Running {
             store: database.store.clone(),
             compute: deletions.clone(),
             socket,
+            clock: clock(),
         },
         HealthManagerSettings {
             liveness,
