@@ -11,6 +11,7 @@
 
 mod counters;
 mod liveness;
+mod memory;
 mod process;
 mod replay;
 mod roll_up;

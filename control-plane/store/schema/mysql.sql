@@ -179,7 +179,9 @@ CREATE TABLE `amphora` ( `id` varchar(36) NOT NULL PRIMARY KEY,
   `updated_at` bigint NULL, CONSTRAINT `amphora_load_balancer_id_key` FOREIGN KEY (`load_balancer_id`) REFERENCES `load_balancer` (`id`) ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_nopad_bin;
 CREATE TABLE `amphora_health` ( `amphora_id` varchar(36) NOT NULL PRIMARY KEY,
   `last_update` bigint NOT NULL,
-  `busy` bool NOT NULL ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_nopad_bin;
+  `busy` bool NOT NULL,
+  `newest_seq` bigint NULL,
+  `newest_sent_at_ms` bigint NULL ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_nopad_bin;
 CREATE TABLE `listener_statistics` ( `listener_id` varchar(36) NOT NULL,
   `amphora_id` varchar(36) NOT NULL,
   `epoch` bigint NOT NULL,

@@ -179,7 +179,9 @@ CREATE TABLE "amphora" ( "id" varchar(36) NOT NULL PRIMARY KEY COLLATE "C",
   "updated_at" bigint NULL, CONSTRAINT "amphora_load_balancer_id_key" FOREIGN KEY ("load_balancer_id") REFERENCES "load_balancer" ("id") );
 CREATE TABLE "amphora_health" ( "amphora_id" varchar(36) NOT NULL PRIMARY KEY COLLATE "C",
   "last_update" bigint NOT NULL,
-  "busy" bool NOT NULL );
+  "busy" bool NOT NULL,
+  "newest_seq" bigint NULL,
+  "newest_sent_at_ms" bigint NULL );
 CREATE TABLE "listener_statistics" ( "listener_id" varchar(36) NOT NULL COLLATE "C",
   "amphora_id" varchar(36) NOT NULL COLLATE "C",
   "epoch" bigint NOT NULL,

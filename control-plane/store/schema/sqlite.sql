@@ -179,7 +179,9 @@ CREATE TABLE "amphora" ( "id" varchar(36) NOT NULL PRIMARY KEY,
   "updated_at" integer NULL, FOREIGN KEY ("load_balancer_id") REFERENCES "load_balancer" ("id") );
 CREATE TABLE "amphora_health" ( "amphora_id" varchar(36) NOT NULL PRIMARY KEY,
   "last_update" integer NOT NULL,
-  "busy" boolean NOT NULL );
+  "busy" boolean NOT NULL,
+  "newest_seq" integer NULL,
+  "newest_sent_at_ms" integer NULL );
 CREATE TABLE "listener_statistics" ( "listener_id" varchar(36) NOT NULL,
   "amphora_id" varchar(36) NOT NULL,
   "epoch" integer NOT NULL,

@@ -12,7 +12,7 @@ use sea_orm::{
 use crate::rows::CHUNK;
 use crate::store::{End, in_transaction, read_id};
 use crate::tables::amphora_health::{Column, Entity, Model};
-use crate::tables::convert::{id, parsed, unsigned};
+use crate::tables::convert::{id, parsed, unsigned, wide};
 use crate::tables::{amphora, load_balancer};
 use crate::{Store, StoreError};
 
@@ -25,6 +25,25 @@ pub struct HeartbeatTarget {
     pub provisioning_status: ProvisioningStatus,
     /// Grows with every write to the load balancer or below it: same revision, same graph.
     pub revision: u64,
+    /// Of the newest message on record; `None` before the first.
+    pub newest: Option<MessageMark>,
+}
+
+/// What tells messages of one sender apart, by the sender's own count and clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MessageMark {
+    pub seq: u64,
+    /// Milliseconds since the epoch; upstream senders leave it out.
+    pub sent_at_ms: Option<u64>,
+}
+
+/// A sign of life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Heard {
+    pub amphora_id: AmphoraId,
+    /// By the receiver's clock.
+    pub at: Timestamp,
+    pub newest: MessageMark,
 }
 
 /// An amphora that should be heard and has not been.
@@ -56,6 +75,8 @@ struct TargetRow {
     load_balancer_id: String,
     provisioning_status: String,
     revision: i64,
+    newest_seq: Option<i64>,
+    newest_sent_at_ms: Option<i64>,
 }
 
 impl Store {
@@ -76,8 +97,11 @@ impl Store {
                     load_balancer::Column::ProvisioningStatus,
                 ))
                 .column((load_balancer::Entity, load_balancer::Column::Revision))
+                .column((Entity, Column::NewestSeq))
+                .column((Entity, Column::NewestSentAtMs))
                 .from(amphora::Entity)
                 .inner_join(load_balancer::Entity, owner())
+                .join(JoinType::LeftJoin, Entity, of_amphora())
                 .and_where(
                     Expr::col((amphora::Entity, amphora::Column::Id))
                         .is_in(chunk.iter().map(ToString::to_string)),
@@ -93,6 +117,7 @@ impl Store {
                         &row.provisioning_status,
                     )?,
                     revision: unsigned("load_balancer.revision", row.revision)?,
+                    newest: mark(row.newest_seq, row.newest_sent_at_ms)?,
                 };
                 targets.insert(target.amphora_id, target);
             }
@@ -101,22 +126,23 @@ impl Store {
     }
 
     /// Writes when amphorae were heard. The caller leaves out those it does not know.
-    pub async fn record_heartbeats(
-        &self,
-        heartbeats: &[(AmphoraId, Timestamp)],
-    ) -> Result<(), StoreError> {
+    pub async fn record_heartbeats(&self, heartbeats: &[Heard]) -> Result<(), StoreError> {
         // One row an amphora, in order of id, so that two writers meet in the same order.
-        let mut latest: BTreeMap<AmphoraId, Timestamp> = BTreeMap::new();
-        for (id, heard) in heartbeats {
-            let entry = latest.entry(*id).or_insert(*heard);
-            *entry = (*entry).max(*heard);
+        let mut latest: BTreeMap<AmphoraId, &Heard> = BTreeMap::new();
+        for heard in heartbeats {
+            let entry = latest.entry(heard.amphora_id).or_insert(heard);
+            if entry.at < heard.at {
+                *entry = heard;
+            }
         }
         let rows: Vec<Model> = latest
             .into_iter()
             .map(|(id, heard)| Model {
                 amphora_id: id.to_string(),
-                last_update: heard.as_micros(),
+                last_update: heard.at.as_micros(),
                 busy: false,
+                newest_seq: Some(wide(heard.newest.seq)),
+                newest_sent_at_ms: heard.newest.sent_at_ms.map(wide),
             })
             .collect();
         if rows.is_empty() {
@@ -127,7 +153,11 @@ impl Store {
                 Entity::insert_many(chunk.iter().cloned().map(IntoActiveModel::into_active_model))
                     .on_conflict(
                         OnConflict::column(Column::AmphoraId)
-                            .update_column(Column::LastUpdate)
+                            .update_columns([
+                                Column::LastUpdate,
+                                Column::NewestSeq,
+                                Column::NewestSentAtMs,
+                            ])
                             .to_owned(),
                     )
                     .exec_without_returning(&txn)
@@ -153,12 +183,7 @@ impl Store {
             .column((Entity, Column::Busy))
             .from(amphora::Entity)
             .inner_join(load_balancer::Entity, owner())
-            .join(
-                JoinType::LeftJoin,
-                Entity,
-                Expr::col((Entity, Column::AmphoraId))
-                    .equals((amphora::Entity, amphora::Column::Id)),
-            )
+            .join(JoinType::LeftJoin, Entity, of_amphora())
             .and_where(Expr::col((amphora::Entity, amphora::Column::Status)).is_in(watched()))
             .and_where(
                 Expr::expr(Func::coalesce([
@@ -286,6 +311,23 @@ fn watched() -> [&'static str; 2] {
         AmphoraStatus::Allocated.as_str(),
         AmphoraStatus::FailoverStopped.as_str(),
     ]
+}
+
+fn mark(seq: Option<i64>, sent_at_ms: Option<i64>) -> Result<Option<MessageMark>, StoreError> {
+    let Some(seq) = seq else {
+        return Ok(None);
+    };
+    let sent_at_ms = sent_at_ms
+        .map(|ms| unsigned("amphora_health.newest_sent_at_ms", ms))
+        .transpose()?;
+    Ok(Some(MessageMark {
+        seq: unsigned("amphora_health.newest_seq", seq)?,
+        sent_at_ms,
+    }))
+}
+
+fn of_amphora() -> Expr {
+    Expr::col((Entity, Column::AmphoraId)).equals((amphora::Entity, amphora::Column::Id))
 }
 
 fn owner() -> Expr {

@@ -24,7 +24,7 @@ mod upgrade;
 
 pub use error::StoreError;
 pub use graphs::StatusUpdate;
-pub use health::{HeartbeatTarget, StaleAmphora};
+pub use health::{Heard, HeartbeatTarget, MessageMark, StaleAmphora};
 pub use leases::{Finish, Lease, Progress};
 pub use list::{
     Direction, Filter, HealthMonitorRow, L7PolicyRow, ListenerRow, LoadBalancerRow, MemberRow,

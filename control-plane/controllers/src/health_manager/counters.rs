@@ -15,7 +15,7 @@ pub struct Counters {
     pub refused_bad_compression: u64,
     pub refused_too_large: u64,
     pub refused_bad_message: u64,
-    /// Seen before, or overtaken by a later one.
+    /// Seen before (by any health manager), or overtaken by a later one.
     pub refused_replayed: u64,
     /// Waited in the queue for longer than a heartbeat interval.
     pub refused_late: u64,

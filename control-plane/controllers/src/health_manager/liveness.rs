@@ -9,20 +9,19 @@
 //! ```
 //!
 //! The database is what all health managers share, so only an amphora stale there is looked at; what this process
-//! heard and has not written yet counts as well. No IO, no clock.
+//! heard and has not written yet counts as well. It also has the newest message of each sender, which the first one
+//! that this process hears must be newer than. So what is written may be forgotten at any time: memory is bounded, and
+//! its bound costs nobody their life. No IO, no clock.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
 use amphora_api::HeartbeatMessage;
 use lb_model::{AmphoraId, AmphoraStatus, LoadBalancerId, Timestamp};
-use lb_store::StaleAmphora;
+use lb_store::{Heard, MessageMark, StaleAmphora};
 
 use super::Refusal;
-use super::replay::Newest;
-
-/// Amphorae remembered at most; a sender has to sign its messages to be remembered at all.
-const REMEMBERED: usize = 200_000;
+use super::replay::{lost_since, mark};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LivenessSettings {
@@ -39,6 +38,8 @@ pub struct LivenessSettings {
     pub mass_silence: usize,
     /// Failovers started in one scan (`failover_threads`).
     pub failovers_per_scan: usize,
+    /// Senders remembered at most; a sender has to sign its messages to be remembered at all.
+    pub remembered: usize,
 }
 
 impl Default for LivenessSettings {
@@ -50,6 +51,7 @@ impl Default for LivenessSettings {
             failover_threshold: None,
             mass_silence: 5,
             failovers_per_scan: 10,
+            remembered: 200_000,
         }
     }
 }
@@ -70,7 +72,11 @@ pub enum Verdict {
 
 #[derive(Debug, Clone, Copy)]
 struct Sender {
-    newest: Newest,
+    newest: MessageMark,
+    /// When the last message came in.
+    seen: Timestamp,
+    /// A message of this sender was newer than the newest one in the database.
+    proven: bool,
     /// Latest message that is not worked off yet.
     waiting: Option<Timestamp>,
     heard: Option<Timestamp>,
@@ -116,23 +122,60 @@ impl Liveness {
     pub fn admit(&mut self, message: &HeartbeatMessage, now: Timestamp) -> Result<u64, Refusal> {
         let id = AmphoraId(message.id);
         if let Some(sender) = self.senders.get_mut(&id) {
-            let lost = sender.newest.advance(message)?;
+            let lost = lost_since(&sender.newest, message)?;
+            sender.newest = mark(message);
+            sender.seen = now;
             sender.waiting = Some(now);
             return Ok(lost);
         }
-        if self.senders.len() >= REMEMBERED {
-            return Err(Refusal::Overflow);
+        if self.senders.len() >= self.settings.remembered {
+            self.senders
+                .retain(|_, sender| sender.unwritten || sender.waiting.is_some());
+            // Full of what only this process knows: the database does not answer, and nobody is judged meanwhile.
+            if self.senders.len() >= self.settings.remembered {
+                return Err(Refusal::Overflow);
+            }
         }
         self.senders.insert(
             id,
             Sender {
-                newest: Newest::of(message),
+                newest: mark(message),
+                seen: now,
+                proven: false,
                 waiting: Some(now),
                 heard: None,
                 unwritten: false,
             },
         );
         Ok(0)
+    }
+
+    /// The database knows the sender of a message of `received`, and the newest one of it that was heard before, by
+    /// whatever process. An older one is a replay, though it was the first that this process heard.
+    pub fn prove(
+        &mut self,
+        message: &HeartbeatMessage,
+        received: Timestamp,
+        on_record: Option<MessageMark>,
+    ) -> Result<(), Refusal> {
+        let id = AmphoraId(message.id);
+        let sender = self.senders.get_mut(&id);
+        if sender.as_ref().is_some_and(|sender| sender.proven) {
+            return Ok(());
+        }
+        let newer = on_record.map_or(Ok(0), |newest| lost_since(&newest, message));
+        match newer {
+            Ok(_) => {
+                if let Some(sender) = sender {
+                    sender.proven = true;
+                }
+                Ok(())
+            }
+            Err(refusal) => {
+                self.worked_off(id, received, false);
+                Err(refusal)
+            }
+        }
     }
 
     /// A message that was received at `received` gets its turn at `now`.
@@ -162,20 +205,38 @@ impl Liveness {
         self.senders.remove(&id);
     }
 
+    /// Forgets senders that have been silent for a timeout: what there is to know of them is in the database.
+    pub fn prune(&mut self, now: Timestamp) {
+        let deadline = self.deadline(now);
+        self.senders
+            .retain(|_, sender| sender.unwritten || sender.seen >= deadline);
+    }
+
+    #[cfg(test)]
+    pub(super) fn remembered(&self) -> usize {
+        self.senders.len()
+    }
+
     /// Signs of life that are not in the database yet.
-    pub fn unwritten(&self) -> Vec<(AmphoraId, Timestamp)> {
+    pub fn unwritten(&self) -> Vec<Heard> {
         self.senders
             .iter()
             .filter(|(_, sender)| sender.unwritten)
-            .filter_map(|(id, sender)| Some((*id, sender.heard?)))
+            .filter_map(|(id, sender)| {
+                Some(Heard {
+                    amphora_id: *id,
+                    at: sender.heard?,
+                    newest: sender.newest,
+                })
+            })
             .collect()
     }
 
     /// These are in the database now.
-    pub fn written(&mut self, batch: &[(AmphoraId, Timestamp)]) {
-        for (id, heard) in batch {
-            if let Some(sender) = self.senders.get_mut(id)
-                && sender.heard == Some(*heard)
+    pub fn written(&mut self, batch: &[Heard]) {
+        for heard in batch {
+            if let Some(sender) = self.senders.get_mut(&heard.amphora_id)
+                && sender.heard == Some(heard.at)
             {
                 sender.unwritten = false;
             }

@@ -8,6 +8,7 @@ use amphora_api::HeartbeatMessage;
 use lb_model::{AmphoraId, AmphoraStatus, Graph, ListenerId, Timestamp};
 use lb_store::{HeartbeatTarget, Reading, Statistics, StatsSample, Store, StoreError};
 
+use super::memory::{Memory, Seen};
 use super::service::Shared;
 use super::zombies::Row;
 use super::{Refusal, expected_listeners, roll_up};
@@ -19,19 +20,10 @@ pub(super) struct Received {
     pub(super) at: Timestamp,
 }
 
-/// What the last message of an amphora came to. The same message on the same graph comes to the same.
-#[derive(Debug, Clone, Copy)]
-struct Seen {
-    revision: u64,
-    fingerprint: u64,
-    alive: bool,
-}
-
 #[derive(Debug)]
 pub(super) struct Processor {
     store: Store,
-    seen: HashMap<AmphoraId, Seen>,
-    samples: HashMap<AmphoraId, Vec<StatsSample>>,
+    memory: Memory,
 }
 
 /// Senders that are no amphorae of ours.
@@ -41,8 +33,7 @@ impl Processor {
     pub(super) fn new(store: Store) -> Self {
         Self {
             store,
-            seen: HashMap::new(),
-            samples: HashMap::new(),
+            memory: Memory::default(),
         }
     }
 
@@ -54,6 +45,7 @@ impl Processor {
         shared: &Shared,
         now: Timestamp,
     ) -> Result<Strangers, StoreError> {
+        self.memory.sweep(now);
         let ids: Vec<AmphoraId> = batch
             .iter()
             .map(|received| AmphoraId(received.message.id))
@@ -68,7 +60,18 @@ impl Processor {
             let id = AmphoraId(received.message.id);
             match targets.get(&id) {
                 Some(target) if target.status != AmphoraStatus::Deleted => {
-                    self.sample(id, &received.message, &mut samples);
+                    let fresh = shared.with(|core| {
+                        core.liveness
+                            .prove(&received.message, received.at, target.newest)
+                            .map_err(|refusal| core.counters.refused(refusal))
+                    });
+                    if fresh.is_err() {
+                        continue;
+                    }
+                    let counted = samples_of(id, &received.message);
+                    if self.memory.are_news(id, &counted, now) {
+                        samples.extend(counted);
+                    }
                     latest.insert(id, received);
                 }
                 target => {
@@ -76,7 +79,7 @@ impl Processor {
                         core.liveness.forget(id);
                         core.counters.refused(Refusal::UnknownAmphora);
                     });
-                    self.seen.remove(&id);
+                    self.memory.forget(id);
                     let row = target.map_or(Row::Absent, |_| Row::Deleted);
                     if !strangers.contains(&(id, row)) {
                         strangers.push((id, row));
@@ -96,7 +99,7 @@ impl Processor {
                 }
                 Ok(()) => {
                     shared.with(|core| core.counters.accepted += 1);
-                    self.write_statuses(target, &received.message, shared)
+                    self.write_statuses(target, &received.message, shared, now)
                         .await?
                 }
             };
@@ -109,9 +112,8 @@ impl Processor {
         Ok(strangers)
     }
 
-    /// After an error nobody knows which totals were written: the next ones are, whether they differ or not.
     pub(super) fn forget_samples(&mut self) {
-        self.samples.clear();
+        self.memory.forget_samples();
     }
 
     /// Whether the message counts as a sign of life.
@@ -120,16 +122,17 @@ impl Processor {
         target: &HeartbeatTarget,
         message: &HeartbeatMessage,
         shared: &Shared,
+        now: Timestamp,
     ) -> Result<bool, StoreError> {
         if !speaks_for_load_balancer(target.status) {
             return Ok(true);
         }
         let fingerprint = fingerprint(message);
-        if let Some(seen) = self.seen.get(&target.amphora_id)
-            && seen.revision == target.revision
-            && seen.fingerprint == fingerprint
-        {
-            return Ok(seen.alive);
+        let known = self
+            .memory
+            .is_alive(target.amphora_id, target.revision, fingerprint);
+        if let Some(alive) = known {
+            return Ok(alive);
         }
         let update = self
             .store
@@ -169,33 +172,13 @@ impl Processor {
                 );
             }
         }
-        self.seen.insert(
-            target.amphora_id,
-            Seen {
-                revision: update.revision,
-                fingerprint,
-                alive,
-            },
-        );
+        let seen = Seen {
+            revision: update.revision,
+            fingerprint,
+            alive,
+        };
+        self.memory.note(target.amphora_id, seen, now);
         Ok(alive)
-    }
-
-    /// Adds what the message says of traffic, unless it says the same as the last one.
-    fn sample(
-        &mut self,
-        id: AmphoraId,
-        message: &HeartbeatMessage,
-        samples: &mut Vec<StatsSample>,
-    ) {
-        let fresh = samples_of(id, message);
-        let repeats = fresh
-            .iter()
-            .all(|sample| matches!(sample.reading, Reading::Totals { .. }))
-            && self.samples.get(&id) == Some(&fresh);
-        if !repeats {
-            samples.extend_from_slice(&fresh);
-            self.samples.insert(id, fresh);
-        }
     }
 }
 

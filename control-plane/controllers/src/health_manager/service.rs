@@ -411,9 +411,10 @@ impl Scanner {
         let watched = usize::try_from(self.store.watched_amphorae().await?).unwrap_or(usize::MAX);
         let marked = self.store.stopped_amphorae().await?;
         answered(&self.shared);
-        let verdict = self
-            .shared
-            .with(|core| core.liveness.judge(&stale, watched, &marked, now));
+        let verdict = self.shared.with(|core| {
+            core.liveness.prune(now);
+            core.liveness.judge(&stale, watched, &marked, now)
+        });
         match verdict {
             Verdict::Grace { .. } => Ok(()),
             Verdict::HoldBack { stale, mark } => {

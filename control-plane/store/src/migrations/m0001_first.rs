@@ -268,7 +268,9 @@ fn amphora_health() -> TableCreateStatement {
     table
         .col(id("amphora_id").primary_key())
         .col(number("last_update"))
-        .col(flag("busy"));
+        .col(flag("busy"))
+        .col(optional(number("newest_seq")))
+        .col(optional(number("newest_sent_at_ms")));
     table
 }
 

@@ -11,6 +11,9 @@ pub struct Model {
     pub last_update: i64,
     /// A failover is under way; not to be found stale again.
     pub busy: bool,
+    /// Number and time of the newest message, as its sender counts: what is not newer is a replay.
+    pub newest_seq: Option<i64>,
+    pub newest_sent_at_ms: Option<i64>,
 }
 
 #[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]

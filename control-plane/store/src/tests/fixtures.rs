@@ -13,8 +13,8 @@ use lb_model::{
 };
 use uuid::Uuid;
 
-use crate::Store;
 use crate::testing::TestDatabase;
+use crate::{Heard, MessageMark, Store};
 
 /// A fresh database with a store on it.
 pub(crate) struct Database {
@@ -35,6 +35,18 @@ pub(crate) async fn database() -> Database {
 /// So many seconds after the start of the test's time.
 pub(crate) fn at(seconds: i64) -> Timestamp {
     Timestamp::from_micros(1_800_000_000_000_000).plus_millis(seconds * 1000)
+}
+
+/// A heartbeat of that second.
+pub(crate) fn heard_at(amphora_id: AmphoraId, seconds: i64) -> Heard {
+    Heard {
+        amphora_id,
+        at: at(seconds),
+        newest: MessageMark {
+            seq: 1,
+            sent_at_ms: Some(1),
+        },
+    }
 }
 
 /// Repeatable choices (xorshift).

@@ -5,7 +5,8 @@ use std::task::Poll;
 use lb_model::{AmphoraStatus, Graph, LoadBalancerId, ProvisioningStatus};
 
 use super::fixtures::{
-    Choices, any_graph, at, change_anything, database, listener, member, plain_graph, pool,
+    Choices, any_graph, at, change_anything, database, heard_at, listener, member, plain_graph,
+    pool,
 };
 use crate::{Store, StoreError};
 
@@ -394,7 +395,7 @@ async fn only_old_deleted_rows_are_purged() {
         store.insert_graph(graph).await.unwrap();
     }
     store
-        .record_heartbeats(&[(heard.amphorae[0].id, at(90))])
+        .record_heartbeats(&[heard_at(heard.amphorae[0].id, 90)])
         .await
         .unwrap();
     let purged = store.purge_deleted(at(50)).await.unwrap();

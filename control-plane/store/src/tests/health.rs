@@ -1,6 +1,7 @@
 use lb_model::{AmphoraId, AmphoraStatus, ProvisioningStatus};
 
-use super::fixtures::{at, database, plain_graph};
+use super::fixtures::{at, database, heard_at, plain_graph};
+use crate::{Heard, MessageMark};
 
 #[tokio::test]
 async fn silence_counts_from_the_last_heartbeat_or_else_from_the_last_change() {
@@ -28,7 +29,7 @@ async fn silence_counts_from_the_last_heartbeat_or_else_from_the_last_change() {
         let id = graph.amphorae[0].id;
         if let Some(heard) = heard {
             store
-                .record_heartbeats(&[(id, at(heard)), (id, at(heard - 5))])
+                .record_heartbeats(&[heard_at(id, heard), heard_at(id, heard - 5)])
                 .await
                 .unwrap();
         }
@@ -55,16 +56,16 @@ async fn a_busy_mark_survives_heartbeats() {
     let graph = plain_graph(ProvisioningStatus::Active);
     store.insert_graph(&graph).await.unwrap();
     let id = graph.amphorae[0].id;
-    store.record_heartbeats(&[(id, at(1))]).await.unwrap();
+    store.record_heartbeats(&[heard_at(id, 1)]).await.unwrap();
     store.set_busy(&[id], true).await.unwrap();
-    store.record_heartbeats(&[(id, at(2))]).await.unwrap();
+    store.record_heartbeats(&[heard_at(id, 2)]).await.unwrap();
     let stale = store.stale_amphorae(at(100)).await.unwrap();
     assert!(stale[0].busy);
     assert_eq!(stale[0].last_update, Some(at(2)));
 }
 
 #[tokio::test]
-async fn a_target_tells_status_and_revision() {
+async fn a_target_tells_status_revision_and_newest_message() {
     let database = database().await;
     let store = database.store;
     let graph = plain_graph(ProvisioningStatus::Active);
@@ -84,6 +85,18 @@ async fn a_target_tells_status_and_revision() {
     let after = store.heartbeat_targets(&[id]).await.unwrap();
     assert!(after[&id].revision > before[&id].revision);
     assert_eq!(after[&id].revision, update.revision);
+    assert_eq!(after[&id].newest, None);
+    let newest = MessageMark {
+        seq: 7,
+        sent_at_ms: None,
+    };
+    let heard = Heard {
+        newest,
+        ..heard_at(id, 3)
+    };
+    store.record_heartbeats(&[heard]).await.unwrap();
+    let after = store.heartbeat_targets(&[id]).await.unwrap();
+    assert_eq!(after[&id].newest, Some(newest));
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use lb_model::{AmphoraId, AmphoraStatus, LoadBalancerId, ProvisioningStatus};
-use lb_store::StaleAmphora;
+use lb_store::{Heard, MessageMark, StaleAmphora};
 
 use super::graphs::{at, graph, healthy};
 use crate::health_manager::{Liveness, LivenessSettings, Refusal, Verdict};
@@ -104,6 +104,132 @@ fn a_message_seen_before_or_overtaken_is_refused() {
     }
 }
 
+fn mark(seq: u64, sent_at_ms: u64) -> MessageMark {
+    MessageMark {
+        seq,
+        sent_at_ms: Some(sent_at_ms),
+    }
+}
+
+/// Newest on record, first message heard, and what becomes of it.
+#[test]
+fn the_first_message_of_a_sender_must_be_newer_than_the_one_on_record() {
+    let replayed = Err(Refusal::Replayed);
+    let no_clock = MessageMark {
+        seq: 7,
+        sent_at_ms: None,
+    };
+    let table = [
+        (None, (0, Some(10)), Ok(())),
+        (Some(mark(7, 100)), (8, Some(110)), Ok(())),
+        // The agent was restarted meanwhile.
+        (Some(mark(7, 100)), (0, Some(200)), Ok(())),
+        (Some(mark(7, 100)), (7, Some(100)), replayed),
+        (Some(mark(7, 100)), (3, Some(60)), replayed),
+        (Some(mark(7, 100)), (8, None), replayed),
+        (Some(no_clock), (7, None), replayed),
+        (Some(no_clock), (0, None), Ok(())),
+    ];
+    for (row, (on_record, (seq, sent_at_ms), expected)) in table.into_iter().enumerate() {
+        let graph = graph(0);
+        let id = graph.amphorae[0].id;
+        let mut liveness = past_grace();
+        let mut message = healthy(&graph, seq);
+        message.sent_at_ms = sent_at_ms;
+        liveness.admit(&message, at(61_000)).unwrap();
+        let found = liveness.prove(&message, at(61_000), on_record);
+        assert_eq!(found, expected, "row {row}");
+        // A replay keeps nobody alive; what counts is decided when a good message is worked off.
+        let verdict = liveness.judge(&[stale(id)], 10, &[], at(62_000));
+        assert_eq!(verdict == acts(&[id]), found.is_err(), "row {row}");
+    }
+}
+
+#[test]
+fn after_a_replay_the_living_sender_is_heard() {
+    let graph = graph(0);
+    let mut liveness = past_grace();
+    let on_record = Some(mark(7, 1_007));
+    let (old, new) = (healthy(&graph, 3), healthy(&graph, 8));
+    liveness.admit(&old, at(61_000)).unwrap();
+    assert_eq!(
+        liveness.prove(&old, at(61_000), on_record),
+        Err(Refusal::Replayed)
+    );
+    liveness.admit(&new, at(61_001)).unwrap();
+    assert_eq!(liveness.prove(&new, at(61_001), on_record), Ok(()));
+    assert_eq!(
+        liveness.admit(&healthy(&graph, 4), at(61_002)),
+        Err(Refusal::Replayed)
+    );
+}
+
+#[test]
+fn more_senders_than_are_remembered_are_all_heard() {
+    let template = graph(0);
+    let mut liveness = Liveness::new(
+        LivenessSettings {
+            remembered: 3,
+            ..settings()
+        },
+        at(0),
+    );
+    let ids: Vec<AmphoraId> = (0..10).map(|_| AmphoraId::random()).collect();
+    let beat = |liveness: &mut Liveness, id: AmphoraId, seq: u64, millis: i64| {
+        let mut message = healthy(&template, seq);
+        message.id = id.0;
+        liveness.admit(&message, at(millis))
+    };
+    for seq in 0..3 {
+        for id in &ids {
+            let millis = i64::try_from(seq).unwrap() * 10_000;
+            assert_eq!(beat(&mut liveness, *id, seq, millis), Ok(0));
+            liveness.worked_off(*id, at(millis), true);
+            let batch = liveness.unwritten();
+            assert_eq!(batch.len(), 1);
+            liveness.written(&batch);
+        }
+    }
+    // While nothing can be written there is a bound, and nobody is judged.
+    liveness.database_failed();
+    for (number, id) in ids.iter().enumerate() {
+        let heard = beat(&mut liveness, *id, 9, 60_000);
+        assert_eq!(heard.is_ok(), number < 3);
+    }
+    let silent: Vec<StaleAmphora> = ids.iter().map(|id| stale(*id)).collect();
+    assert!(matches!(
+        liveness.judge(&silent, 10, &[], at(61_000)),
+        Verdict::Grace { .. }
+    ));
+    assert!(liveness.database_answered(at(62_000)));
+    assert!(matches!(
+        liveness.judge(&silent, 10, &[], at(63_000)),
+        Verdict::Grace { .. }
+    ));
+}
+
+#[test]
+fn senders_that_fell_silent_are_forgotten_once_they_are_written() {
+    let template = graph(0);
+    let mut liveness = past_grace();
+    let mut batch = Vec::new();
+    for number in 0..1000 {
+        let mut message = healthy(&template, 1);
+        message.id = AmphoraId::random().0;
+        let now = at(61_000 + number * 1000);
+        liveness.admit(&message, now).unwrap();
+        liveness.worked_off(AmphoraId(message.id), now, true);
+        batch = liveness.unwritten();
+        liveness.written(&batch);
+        liveness.prune(now);
+        // Those of the last minute.
+        assert!(liveness.remembered() <= 61, "{}", liveness.remembered());
+    }
+    assert_eq!(batch.len(), 1);
+    liveness.prune(at(2_000_000));
+    assert_eq!(liveness.remembered(), 0);
+}
+
 #[test]
 fn a_message_that_waited_for_an_interval_is_late() {
     let liveness = Liveness::new(settings(), at(0));
@@ -137,8 +263,13 @@ fn what_is_in_memory_counts_though_the_database_does_not_have_it() {
     assert_eq!(liveness.judge(&[stale(id)], 10, &[], at(63_000)), acts(&[]));
     liveness.worked_off(id, at(61_000), true);
     assert_eq!(liveness.judge(&[stale(id)], 10, &[], at(66_000)), acts(&[]));
-    assert_eq!(liveness.unwritten(), vec![(id, at(61_000))]);
-    liveness.written(&[(id, at(61_000))]);
+    let heard = Heard {
+        amphora_id: id,
+        at: at(61_000),
+        newest: mark(1, 1_001),
+    };
+    assert_eq!(liveness.unwritten(), vec![heard]);
+    liveness.written(&[heard]);
     assert_eq!(liveness.unwritten(), vec![]);
     scan_until(&mut liveness, 69_000, 120_000);
     assert_eq!(

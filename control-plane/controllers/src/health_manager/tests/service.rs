@@ -64,7 +64,10 @@ struct Running {
 }
 
 async fn running(liveness: LivenessSettings) -> Running {
-    let database = database().await;
+    running_on(database().await, liveness).await
+}
+
+async fn running_on(database: Database, liveness: LivenessSettings) -> Running {
     let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
     let address = socket.local_addr().unwrap();
     let deletions = Arc::new(Deletions::default());
@@ -118,9 +121,10 @@ impl Running {
         self.store().load_graph(id).await.unwrap().unwrap()
     }
 
-    async fn end(self) {
+    async fn end(self) -> Database {
         self.stop.send(()).unwrap();
         self.task.await.unwrap().unwrap();
+        self.database
     }
 }
 
@@ -224,6 +228,42 @@ async fn hostile_datagrams_are_counted_by_reason_and_change_nothing() {
     let counters = running.counters.read();
     assert_eq!(counters.received, 9);
     running.end().await;
+}
+
+/// P28
+#[tokio::test]
+async fn a_replay_is_refused_also_after_a_restart() {
+    let first = running(LivenessSettings::default()).await;
+    let graph = graph(1);
+    first.store().insert_graph(&graph).await.unwrap();
+    for seq in [5, 6] {
+        first.beat(&healthy(&graph, seq)).await;
+    }
+    let id = graph.amphorae[0].id;
+    wait_for("the newest is on record", async || {
+        let targets = first.store().heartbeat_targets(&[id]).await.unwrap();
+        targets[&id].newest.is_some_and(|newest| newest.seq == 6)
+    })
+    .await;
+    let second = running_on(first.end().await, LivenessSettings::default()).await;
+    let mut down = healthy(&graph, 5);
+    for pool in down.pools.values_mut() {
+        pool.status = "DOWN".to_owned();
+    }
+    second.beat(&down).await;
+    second
+        .counted("replay", |counters| counters.refused_replayed == 1)
+        .await;
+    let found = second.graph(&graph).await;
+    assert_eq!(
+        found.load_balancer.operating_status,
+        OperatingStatus::Online
+    );
+    second.beat(&healthy(&graph, 7)).await;
+    second
+        .counted("the next one", |counters| counters.accepted == 1)
+        .await;
+    second.end().await;
 }
 
 #[tokio::test]
