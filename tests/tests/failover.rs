@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
+use serde_json::Value;
 use test_support::scene::{HTTP, PATIENCE, SERVERS, Scene, TCP, text, vip, wait_until};
 use test_support::{LongLived, Probe, Traffic, first_answer, tcp_connections};
 
@@ -59,7 +60,40 @@ async fn a_planned_failover_loses_no_request_and_no_connection() -> Result<()> {
     .await?;
     let tally = tcp_connections(&scene.client, tcp, 400, 10, 10).await?;
     tally.check_shares(&SERVERS, 0.03)?;
+
+    // Also what the predecessor served after its last heartbeat.
+    let served = [
+        ("HTTP", keep_alive.connections + fresh.len() as u64),
+        ("TCP", streams.connections + tally.connections),
+    ];
+    for (protocol, connections) in served {
+        expect_connections(&scene, &load_balancer, protocol, connections).await?;
+    }
     scene.stack.destroy().await
+}
+
+/// Waits until the listener of this protocol has counted what its clients did, over all amphorae.
+async fn expect_connections(
+    scene: &Scene,
+    load_balancer: &Value,
+    protocol: &str,
+    wanted: u64,
+) -> Result<()> {
+    let listener = load_balancer["listeners"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .find(|listener| listener["protocol"] == protocol)
+        .with_context(|| format!("no {protocol} listener"))?;
+    let path = format!("lbaas/listeners/{}/stats", text(listener, "id")?);
+    let mut last = Value::Null;
+    wait_until("statistics equal the clients'", async || {
+        let body = scene.api().get(&path).await?.expect(200)?;
+        last = body["stats"].clone();
+        Ok((last["total_connections"] == wanted).then_some(()))
+    })
+    .await
+    .with_context(|| format!("{protocol}: clients made {wanted} connections; last {last}"))
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -287,6 +287,7 @@ impl Agent {
             missing_secrets: Vec::new(),
             interfaces: state.outcome.interfaces.clone(),
             listeners: state.outcome.listeners.clone(),
+            failed_listeners: state.outcome.failed_listeners.clone(),
             problems: state
                 .own_problems
                 .iter()
@@ -299,17 +300,14 @@ impl Agent {
 
     pub async fn stats(&self) -> AmphoraStats {
         let readings = self.plane.readings().await;
+        let document = self.document();
         let mut stats = {
             let mut totals = self.lock_totals();
             take_counters(&mut totals, &readings);
-            totals.absolute()
+            let stats = totals.tell(listeners(document.as_deref()), heartbeat::now_ms());
+            self.save(&totals);
+            stats
         };
-        let document = self.document();
-        if let Some(document) = document {
-            for listener in &document.listeners {
-                stats.listeners.entry(listener.id).or_default();
-            }
-        }
         for (name, count) in [
             ("agent_handshake_refused", &self.refusals.handshakes),
             ("agent_request_refused", &self.refusals.requests),
@@ -331,21 +329,14 @@ impl Agent {
             let failed = state.outcome.failed_listeners.keys().copied().collect();
             (state.document.clone(), failed)
         };
-        let listeners: Vec<_> = document
-            .iter()
-            .flat_map(|document| document.listeners.iter().map(|listener| listener.id))
-            .collect();
         let report = {
             let mut totals = self.lock_totals();
             take_counters(&mut totals, &readings);
             if let Some(document) = &document {
                 totals.retain(document);
             }
-            let report = totals.report(listeners, sent_at_ms);
-            // Before it is sent: counts that are lost with a datagram are better than counts told twice.
-            if let Err(error) = totals.save(&self.settings.state_dir) {
-                tracing::debug!(%error, "counters not saved");
-            }
+            let report = totals.report(listeners(document.as_deref()), sent_at_ms);
+            self.save(&totals);
             report
         };
         let facts = Facts {
@@ -395,6 +386,13 @@ impl Agent {
         self.plane.stop().await;
     }
 
+    /// Before they are told: counts that are lost with the answer are better than counts told twice.
+    fn save(&self, totals: &Totals) {
+        if let Err(error) = totals.save(&self.settings.state_dir) {
+            tracing::debug!(%error, "counters not saved");
+        }
+    }
+
     fn document(&self) -> Option<Arc<AmphoraConfig>> {
         self.read_state().document.clone()
     }
@@ -406,6 +404,12 @@ impl Agent {
     fn lock_totals(&self) -> std::sync::MutexGuard<'_, Totals> {
         self.totals.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn listeners(document: Option<&AmphoraConfig>) -> impl Iterator<Item = Uuid> + '_ {
+    document
+        .into_iter()
+        .flat_map(|document| document.listeners.iter().map(|listener| listener.id))
 }
 
 fn take_counters(totals: &mut Totals, readings: &Readings) {

@@ -119,12 +119,26 @@ impl Totals {
             let counters = absolute.listeners.get(&id).copied().unwrap_or_default();
             let last = self.reported.insert(id, counters).unwrap_or_default();
             report.deltas.insert(id, delta(&counters, &last));
-            let epoch = *self.epochs.entry(id).or_insert(now_ms);
+            let epoch = self.epoch(id, now_ms);
             report
                 .totals
                 .insert(id, HeartbeatTotals { epoch, counters });
         }
         report
+    }
+
+    /// [`Totals::absolute`] with an entry and an epoch for each listener named.
+    pub fn tell(&mut self, listeners: impl IntoIterator<Item = Uuid>, now_ms: u64) -> AmphoraStats {
+        let mut stats = self.absolute();
+        for id in listeners {
+            stats.listeners.entry(id).or_default();
+            stats.epochs.insert(id, self.epoch(id, now_ms));
+        }
+        stats
+    }
+
+    fn epoch(&mut self, listener: Uuid, now_ms: u64) -> u64 {
+        *self.epochs.entry(listener).or_insert(now_ms)
     }
 }
 
@@ -262,8 +276,8 @@ mod tests {
                     request_errors: 0,
                 },
             )]),
-            members: BTreeMap::new(),
             verdicts: BTreeMap::from([("forwarded".to_owned(), connections * 7)]),
+            ..AmphoraStats::default()
         }
     }
 
@@ -335,6 +349,17 @@ mod tests {
         let second = totals.report([L], 9).deltas[&L];
         assert_eq!((second.totconns, second.conns, second.tx), (1, 1, 100));
         assert_eq!(totals.report([L], 9).deltas[&L].totconns, 0);
+    }
+
+    #[test]
+    fn what_is_told_on_request_has_the_epoch_of_the_heartbeats() {
+        let mut totals = Totals::default();
+        totals.read_proxy(reading(5, 2));
+        let told = totals.tell([L], 7);
+        assert_eq!(told.epochs, BTreeMap::from([(L, 7)]));
+        let reported = totals.report([L], 9).totals[&L];
+        assert_eq!(reported.epoch, 7);
+        assert_eq!(reported.counters, told.listeners[&L]);
     }
 
     #[test]

@@ -21,6 +21,9 @@ pub struct AmphoraInfo {
     pub missing_secrets: Vec<String>,
     pub interfaces: Vec<InterfaceInfo>,
     pub listeners: Vec<ListenerInfo>,
+    /// Listeners of the document in force that are not served, with the reason; the others are.
+    #[serde(default)]
+    pub failed_listeners: BTreeMap<Uuid, String>,
     /// What the last apply could not do; empty when all is well.
     pub problems: Vec<String>,
 }

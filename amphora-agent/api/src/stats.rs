@@ -1,4 +1,6 @@
 //! Absolute counters since the agent's first start, for `GET /2.0/stats`.
+//!
+//! With their epochs they say the same as the totals of a heartbeat, so that either may be stored, in any order.
 
 use std::collections::BTreeMap;
 
@@ -12,6 +14,10 @@ pub struct AmphoraStats {
     pub members: BTreeMap<Uuid, MemberStats>,
     /// Packets by verdict of the fast path and refusals of the proxy, by reason.
     pub verdicts: BTreeMap<String, u64>,
+    /// When the counters of each listener of the document began; see
+    /// [`HeartbeatTotals::epoch`](crate::HeartbeatTotals::epoch).
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub epochs: BTreeMap<Uuid, u64>,
 }
 
 /// Octavia's five numbers. `bytes_in` is what clients sent, `bytes_out` what they received.

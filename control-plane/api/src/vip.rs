@@ -6,9 +6,7 @@
 use std::net::IpAddr;
 
 use lb_drivers::Caller;
-use lb_drivers::network::{
-    DEVICE_OWNER, FixedIpSpec, Port, PortFilter, PortSpec, Subnet, vip_device_id, vip_port_name,
-};
+use lb_drivers::network::{FixedIpSpec, Port, PortFilter, Subnet, vip_port_spec};
 use lb_model::change::ResolvedVip;
 use lb_model::spec::LoadBalancerCreate;
 use lb_model::{
@@ -193,16 +191,12 @@ impl VipPlan {
         };
         let port = state
             .network
-            .ensure_port(&PortSpec {
-                name: vip_port_name(id),
+            .ensure_port(&vip_port_spec(
+                id,
+                project_id,
                 network_id,
-                fixed_ips: addresses.clone(),
-                device_id: vip_device_id(id),
-                device_owner: DEVICE_OWNER.to_owned(),
-                project_id: Some(project_id.to_owned()),
-                allowed_address_pairs: Vec::new(),
-                admin_state_up: false,
-            })
+                addresses.clone(),
+            ))
             .await?;
         match resolved(&port, addresses) {
             Some(vip) => Ok(vip),

@@ -11,4 +11,5 @@
 
 pub mod health_manager;
 pub mod housekeeping;
+mod statistics;
 pub mod worker;

@@ -4,6 +4,7 @@
 mod support;
 
 use lb_drivers::fake::FaultPlan;
+use lb_drivers::network::vip_port_name;
 use lb_model::{Graph, LoadBalancerId, ProvisioningStatus, sample};
 use lb_store::testing;
 
@@ -156,6 +157,54 @@ async fn listener_and_last_member_of_a_network_are_removed_wherever_it_is_hit() 
     .await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_listener_the_agent_cannot_serve_is_in_error_wherever_it_is_hit() {
+    crash_everywhere(
+        async |bench| {
+            bench.cloud.fail_listener_port(8080);
+            bench.create(1, full).await
+        },
+        async |bench, id| {
+            let graph = bench.graph(id).await.unwrap();
+            for listener in &graph.listeners {
+                let expected = if listener.protocol_port == 8080 {
+                    ProvisioningStatus::Error
+                } else {
+                    ProvisioningStatus::Active
+                };
+                assert_eq!(listener.provisioning_status, expected, "{graph:#?}");
+            }
+            let reason = graph.load_balancer.error_reason.unwrap();
+            assert!(reason.contains("port is taken"), "{reason}");
+        },
+        ProvisioningStatus::Active,
+    )
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_vip_port_that_somebody_deleted_is_made_again_wherever_it_is_hit() {
+    crash_everywhere(
+        async |bench| {
+            let id = bench.active().await;
+            let vip = bench.graph(id).await.unwrap().load_balancer.vip;
+            bench.cloud.lose_port(vip.port_id);
+            bench.change(id, lock).await;
+            id
+        },
+        async |bench, id| {
+            let vip = bench.graph(id).await.unwrap().load_balancer.vip;
+            let ports = bench.cloud.ports();
+            let port = ports.iter().find(|port| port.id == vip.port_id).unwrap();
+            assert_eq!(port.fixed_ips[0].ip_address, vip.address);
+            assert_eq!(port.name, vip_port_name(id));
+            bench.check_serving(id).await;
+        },
+        ProvisioningStatus::Active,
+    )
+    .await;
+}
+
 async fn replaced(bench: &Bench, id: LoadBalancerId) {
     let first = bench.cloud.pushes()[0].amphora;
     assert_ne!(bench.amphora(id).await, first, "another amphora serves");
@@ -169,14 +218,28 @@ async fn ask_for_failover(bench: &Bench, id: LoadBalancerId) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn planned_failover_reaches_its_end_wherever_it_is_hit() {
+async fn planned_failover_reaches_its_end_and_counts_everything_once_wherever_it_is_hit() {
+    const SERVED: u64 = 7;
     crash_everywhere(
         async |bench| {
             let id = bench.active().await;
+            let graph = bench.graph(id).await.unwrap();
+            let amphora = bench.amphora(id).await;
+            // No heartbeat tells of it.
+            for listener in &graph.listeners {
+                bench.cloud.serve(amphora, listener.id, SERVED);
+            }
             ask_for_failover(bench, id).await;
             id
         },
-        replaced,
+        async |bench, id| {
+            replaced(bench, id).await;
+            for listener in &bench.graph(id).await.unwrap().listeners {
+                let stats = bench.store.listener_stats(listener.id).await.unwrap();
+                let counted = (stats.total_connections, stats.bytes_in, stats.bytes_out);
+                assert_eq!(counted, (SERVED, SERVED, SERVED));
+            }
+        },
         ProvisioningStatus::Active,
     )
     .await;

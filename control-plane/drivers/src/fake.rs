@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use amphora_api::{AmphoraConfig, VipState};
 use ipnet::IpNet;
-use lb_model::{AmphoraId, NetworkId, PortId, SubnetId};
+use lb_model::{AmphoraId, ListenerId, NetworkId, PortId, SubnetId};
 use tokio::sync::Notify;
 
 use crate::compute::{Server, ServerStatus};
@@ -65,6 +65,8 @@ pub(crate) struct State {
     pub(crate) next_server: u16,
     /// Calls of `info` that a new agent does not answer yet.
     pub(crate) boot_calls: u32,
+    /// Agents take listeners on this port and cannot serve them.
+    pub(crate) failing_port: Option<u16>,
     pub(crate) breaches: Vec<String>,
     pub(crate) pushes: Vec<Push>,
 }
@@ -85,6 +87,8 @@ pub(crate) struct FakeServer {
     pub(crate) silent: bool,
     pub(crate) config: Option<AmphoraConfig>,
     pub(crate) active_connections: u64,
+    /// Connections served since the server was made, by listener.
+    pub(crate) served: BTreeMap<ListenerId, u64>,
     /// Documents with a listener on this port are refused with 400.
     pub(crate) refused_port: Option<u16>,
 }
@@ -157,11 +161,28 @@ impl FakeCloud {
         }
     }
 
+    /// The amphora serves so many more connections, of one byte each way, since its last heartbeat.
+    pub fn serve(&self, amphora: AmphoraId, listener: ListenerId, connections: u64) {
+        if let Some(server) = self.state().servers.get_mut(&amphora) {
+            *server.served.entry(listener).or_default() += connections;
+        }
+    }
+
     /// The agent refuses documents that have a listener on this port.
     pub fn refuse_listener_port(&self, amphora: AmphoraId, port: u16) {
         if let Some(server) = self.state().servers.get_mut(&amphora) {
             server.refused_port = Some(port);
         }
+    }
+
+    /// Every agent takes documents with a listener on this port, and serves all but that one.
+    pub fn fail_listener_port(&self, port: u16) {
+        self.state().failing_port = Some(port);
+    }
+
+    /// Somebody else deletes a port.
+    pub fn lose_port(&self, port: PortId) {
+        self.state().ports.remove(&port);
     }
 
     /// The server is gone, with its agent; its ports stay.

@@ -15,7 +15,10 @@
 //! becomes active, so that a zombie cannot answer for the VIP.
 
 use amphora_api::VipState;
-use lb_model::{Amphora, AmphoraRole, AmphoraStatus, Graph, ProvisioningStatus, Topology};
+use lb_model::{
+    Amphora, AmphoraRole, AmphoraStatus, Graph, ProvisioningStatus, Topology, Unserved,
+    UnservedObject,
+};
 
 use crate::converge::Context;
 use crate::{FreshIds, Phase, Plan, ServerView, Settings, Step, World, delete};
@@ -49,6 +52,9 @@ fn serve(intent: &Graph, world: &World, settings: &Settings, fresh: &mut impl Fr
         return plan;
     }
     let pending = intent.load_balancer.provisioning_status.is_pending();
+    if pending && !world.has_vip_port() {
+        plan.add(Phase::Build, vip_port(intent));
+    }
     for row in &cast.retired {
         context.end(&mut plan, row, cast.serving.is_some());
     }
@@ -66,6 +72,20 @@ fn serve(intent: &Graph, world: &World, settings: &Settings, fresh: &mut impl Fr
         None => {}
     }
     plan
+}
+
+fn vip_port(intent: &Graph) -> Step {
+    let lb = &intent.load_balancer;
+    Step::EnsureVipPort {
+        network_id: lb.vip.network_id,
+        addresses: std::iter::once((lb.vip.subnet_id, lb.vip.address))
+            .chain(
+                lb.additional_vips
+                    .iter()
+                    .map(|vip| (vip.subnet_id, vip.ip_address)),
+            )
+            .collect(),
+    }
 }
 
 /// What no waiting removes.
@@ -162,10 +182,10 @@ impl Context<'_> {
         if !self.build(plan, row.id) {
             return;
         }
-        if self.world.agent(row.id).is_none() {
+        let Some(agent) = self.world.agent(row.id) else {
             self.connect(plan, row.id);
             return;
-        }
+        };
         let Some((document, in_force)) = self.compile(plan, row, &self.active(predecessor)) else {
             return;
         };
@@ -173,6 +193,12 @@ impl Context<'_> {
         if !in_force {
             self.connect(plan, row.id);
             self.push(plan, Phase::Push, row.id, document, "its content changed");
+        } else {
+            let failed = agent.failed_listeners.iter();
+            plan.unserved.extend(failed.map(|(id, reason)| Unserved {
+                object: UnservedObject::Listener(*id),
+                reason: reason.clone(),
+            }));
         }
         self.unplug(plan, row.id);
     }

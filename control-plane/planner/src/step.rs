@@ -43,6 +43,11 @@ pub enum Step {
         why: &'static str,
     },
     EnsurePort(PortWish),
+    /// Makes the VIP port anew, with the addresses it had: somebody took it away.
+    EnsureVipPort {
+        network_id: NetworkId,
+        addresses: Vec<(SubnetId, IpAddr)>,
+    },
     AddAddresses {
         amphora: AmphoraId,
         port: PortId,
@@ -172,6 +177,7 @@ impl Step {
             }),
             Step::EnsureServer { .. }
             | Step::EnsurePort(_)
+            | Step::EnsureVipPort { .. }
             | Step::AddAddresses { .. }
             | Step::AwaitAgent { .. }
             | Step::AttachPort { .. }
@@ -276,6 +282,16 @@ impl fmt::Display for Step {
                 wish.network_id,
                 subnets(&wish.subnets),
             ),
+            Step::EnsureVipPort {
+                network_id,
+                addresses,
+            } => {
+                write!(f, "+ VIP port in network {network_id},")?;
+                for (_, address) in addresses {
+                    write!(f, " {address}")?;
+                }
+                write!(f, ": it is gone")
+            }
             Step::AddAddresses {
                 amphora,
                 port,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use ipnet::IpNet;
-use lb_model::{AmphoraId, NetworkId, PortId, SubnetId, Timestamp};
+use lb_model::{AmphoraId, ListenerId, NetworkId, PortId, SubnetId, Timestamp};
 
 /// Everything outside the database that concerns one load balancer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,6 +54,10 @@ impl World {
         self.ports
             .iter()
             .find(|port| port.purpose == Some((amphora, crate::PortPurpose::Base)))
+    }
+
+    pub fn has_vip_port(&self) -> bool {
+        self.ports.iter().any(|port| port.purpose.is_none())
     }
 
     /// Ports of an amphora in member networks.
@@ -117,6 +121,8 @@ pub struct AgentFacts {
     pub digest: Option<String>,
     /// Name of each interface of the tenant side, by MAC address.
     pub interfaces: BTreeMap<String, String>,
+    /// Listeners of the document in force that it cannot serve, with the reason.
+    pub failed_listeners: BTreeMap<ListenerId, String>,
     /// Connections in progress; asked for only when the amphora is to go.
     pub active_connections: Option<u64>,
 }

@@ -73,6 +73,7 @@ enum Hit {
     Silence,
     FailoverRequested,
     LosePort(prop::sample::Index),
+    LoseVipPort,
     HalfBuilt(bool, bool),
     ForgetDocument,
 }
@@ -84,6 +85,7 @@ fn hit() -> impl Strategy<Value = Hit> {
         Just(Hit::Silence),
         Just(Hit::FailoverRequested),
         any::<prop::sample::Index>().prop_map(Hit::LosePort),
+        Just(Hit::LoseVipPort),
         any::<(bool, bool)>().prop_map(|(server, port)| Hit::HalfBuilt(server, port)),
         Just(Hit::ForgetDocument),
     ]
@@ -119,6 +121,7 @@ fn strike(sim: &mut Sim, hit: &Hit) {
                 sim.ports.remove(index.get(&ports));
             }
         }
+        Hit::LoseVipPort => sim.ports.retain(|_, port| port.purpose.is_some()),
         Hit::HalfBuilt(server, port) => {
             let plan = sim.plan();
             let ends = |step: &&Step| !matches!(step, Step::Forget { .. });

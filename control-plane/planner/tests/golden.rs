@@ -222,6 +222,38 @@ fn what_is_not_served_yet_is_named_and_the_rest_goes_on() {
 }
 
 #[test]
+fn a_vip_port_that_is_gone_is_made_again_with_its_addresses() {
+    let mut sim = active();
+    sim.ports.retain(|_, port| port.purpose.is_some());
+    sim.set_pending_update();
+    golden("vip_port_lost", &sim.finish());
+    let vip = &sim.graph.load_balancer.vip;
+    assert_eq!(
+        sim.ports[&vip.port_id].fixed_ips,
+        [(vip.subnet_id, vip.address)]
+    );
+}
+
+#[test]
+fn a_listener_the_agent_cannot_serve_is_named_by_every_later_plan() {
+    let mut sim = active();
+    let amphora = sim.only_amphora();
+    let listener = sim.graph.listeners[0].id;
+    let server = sim.servers.get_mut(&amphora).unwrap();
+    server
+        .failed_listeners
+        .insert(listener, "port is taken".to_owned());
+    sim.set_pending_update();
+    let plan = sim.plan();
+    assert!(plan.is_empty(), "{plan}");
+    assert_eq!(
+        plan.unserved[0].object,
+        UnservedObject::Listener(listener),
+        "{plan}"
+    );
+}
+
+#[test]
 fn an_unknown_topology_is_an_obstacle_and_not_a_guess() {
     let mut sim = Sim::new(full());
     sim.graph.load_balancer.topology = lb_model::Topology::ActiveStandby;

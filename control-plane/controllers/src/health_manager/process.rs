@@ -12,6 +12,7 @@ use super::memory::{Memory, Seen};
 use super::service::Shared;
 use super::zombies::Row;
 use super::{Refusal, expected_listeners, roll_up};
+use crate::statistics;
 
 /// A message that was admitted.
 #[derive(Debug)]
@@ -223,20 +224,10 @@ fn fingerprint(message: &HeartbeatMessage) -> u64 {
 
 /// Absolute counters where the sender offers them, else what its version of the message means.
 pub(super) fn samples_of(amphora_id: AmphoraId, message: &HeartbeatMessage) -> Vec<StatsSample> {
-    let absolute = message.totals.iter().map(|(id, totals)| StatsSample {
-        listener_id: ListenerId(*id),
-        amphora_id,
-        reading: Reading::Totals {
-            epoch: totals.epoch,
-            counters: Statistics {
-                bytes_in: totals.counters.bytes_in,
-                bytes_out: totals.counters.bytes_out,
-                active_connections: totals.counters.active_connections,
-                total_connections: totals.counters.total_connections,
-                request_errors: totals.counters.request_errors,
-            },
-        },
-    });
+    let absolute = message
+        .totals
+        .iter()
+        .map(|(id, totals)| statistics::totals(amphora_id, *id, totals.epoch, &totals.counters));
     let others = message
         .listeners
         .iter()

@@ -1,6 +1,7 @@
 //! Doing the steps of a plan. Decides nothing: a step says everything.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -10,14 +11,16 @@ use lb_drivers::agent_conf::{self, AgentSettings};
 use lb_drivers::compute::{AGENT_CONF, CLIENT_CA_PEM, SERVER_PEM};
 use lb_drivers::network::{
     DEVICE_OWNER, FixedIpSpec, PortSpec, PortUpdate, base_port_name, member_port_name,
+    vip_port_spec,
 };
 use lb_drivers::{AmphoraError, DriverError, Endpoint, Observed, Secret, ServerSpec, ServerStatus};
-use lb_model::{AmphoraId, Graph, ListenerId, PortId, Timestamp};
+use lb_model::{AmphoraId, Graph, NetworkId, PortId, SubnetId, Timestamp};
 use lb_planner::{Plan, PortPurpose, PortWish, Step};
 use lb_store::{Lease, Outcome, Progress, StoreError};
 
 use super::WorkerDeps;
-use super::observe::{Observation, endpoint, info};
+use super::observe::{Observation, TRIES, endpoint, info, stats};
+use crate::statistics;
 
 /// Why a step was not done.
 #[derive(Debug)]
@@ -30,7 +33,7 @@ pub(crate) enum StepError {
     Permanent(String),
 }
 
-/// What applying plans needs, and what it learns.
+/// What applying plans needs.
 pub(crate) struct Apply<'a> {
     pub(crate) deps: &'a WorkerDeps,
     pub(crate) lease: &'a Lease,
@@ -38,22 +41,13 @@ pub(crate) struct Apply<'a> {
     pub(crate) observation: &'a Observation,
 }
 
-/// What was learned that is written at the end.
-#[derive(Debug, Default)]
-pub(crate) struct Learned {
-    /// Listeners the agents could not serve.
-    pub(crate) failed_listeners: BTreeMap<ListenerId, String>,
-    /// An amphora took over.
-    pub(crate) took_over: bool,
-}
-
 impl Apply<'_> {
-    /// Does all phases in order; stops at the end of the first that has an error.
+    /// Does all phases in order; stops at the end of the first that has an error. Tells whether an amphora took over.
     pub(crate) async fn run(
         &self,
         plan: &Plan,
         outcome: &mut Outcome,
-        learned: &mut Learned,
+        took_over: &mut bool,
     ) -> Result<(), StepError> {
         for (phase, steps) in plan.phases() {
             let begun = Instant::now();
@@ -61,7 +55,7 @@ impl Apply<'_> {
             if !rows.is_empty() {
                 self.write_rows(&rows).await?;
                 outcome.done.extend(rows.iter().map(ToString::to_string));
-                learned.took_over |= rows
+                *took_over |= rows
                     .iter()
                     .any(|step| matches!(step, Step::TakeOver { .. }));
             }
@@ -70,12 +64,7 @@ impl Apply<'_> {
             let mut worst: Option<StepError> = None;
             for (step, result) in others.iter().zip(results) {
                 match result {
-                    Ok(failed) => {
-                        outcome.done.push(step.to_string());
-                        if let Some(failed) = failed {
-                            learned.failed_listeners = failed;
-                        }
-                    }
+                    Ok(()) => outcome.done.push(step.to_string()),
                     Err(error) => worst = Some(graver(worst, error)),
                 }
             }
@@ -112,12 +101,15 @@ impl Apply<'_> {
         }
     }
 
-    /// One step that is no row; listeners the agent could not serve, after a push.
-    async fn step(&self, step: &Step) -> Result<Option<BTreeMap<ListenerId, String>>, StepError> {
+    async fn step(&self, step: &Step) -> Result<(), StepError> {
         let deps = self.deps;
-        let done = match step {
+        match step {
             Step::EnsureServer { amphora, .. } => self.ensure_server(*amphora).await,
             Step::EnsurePort(wish) => self.ensure_port(wish).await,
+            Step::EnsureVipPort {
+                network_id,
+                addresses,
+            } => self.ensure_vip_port(*network_id, addresses).await,
             Step::AddAddresses { port, subnets, .. } => {
                 let update = PortUpdate {
                     add_fixed_ips: subnets.iter().map(|id| chosen_in(*id)).collect(),
@@ -146,17 +138,13 @@ impl Apply<'_> {
             Step::AttachPort { amphora, port } => self.attach(*amphora, *port).await,
             Step::PushDocument {
                 amphora, document, ..
-            } => return self.push(*amphora, document).await.map(Some),
+            } => self.push(*amphora, document).await,
             Step::DetachPort { amphora, port } => deps
                 .compute
                 .detach_port(*amphora, *port)
                 .await
                 .map_err(driver_error),
-            Step::DeleteServer { amphora } => deps
-                .compute
-                .delete_server(*amphora)
-                .await
-                .map_err(driver_error),
+            Step::DeleteServer { amphora } => self.delete_server(*amphora).await,
             Step::DeletePort { port, .. } => {
                 deps.network.delete_port(*port).await.map_err(driver_error)
             }
@@ -166,8 +154,7 @@ impl Apply<'_> {
             | Step::Keep { .. }
             | Step::TakeOver { .. }
             | Step::Forget { .. } => self.write_rows(&[step]).await,
-        };
-        done.map(|()| None)
+        }
     }
 
     async fn ensure_server(&self, amphora: AmphoraId) -> Result<(), StepError> {
@@ -265,6 +252,39 @@ impl Apply<'_> {
             .map_err(driver_error)
     }
 
+    /// The network service names it anew, so its id is written down.
+    async fn ensure_vip_port(
+        &self,
+        network_id: NetworkId,
+        addresses: &[(SubnetId, IpAddr)],
+    ) -> Result<(), StepError> {
+        let lb = &self.graph.load_balancer;
+        let fixed_ips = addresses
+            .iter()
+            .map(|(subnet_id, address)| FixedIpSpec {
+                subnet_id: *subnet_id,
+                ip_address: Some(*address),
+            })
+            .collect();
+        let spec = vip_port_spec(lb.id, &lb.project_id, network_id, fixed_ips);
+        let port = self
+            .deps
+            .network
+            .ensure_port(&spec)
+            .await
+            .map_err(driver_error)?;
+        tracing::warn!(port_id = %port.id, "VIP port was gone, it is made again");
+        self.save(|graph| {
+            let lb = &mut graph.load_balancer;
+            lb.vip.port_id = port.id;
+            lb.vip.port_is_ours = true;
+            for vip in &mut lb.additional_vips {
+                vip.port_id = port.id;
+            }
+        })
+        .await
+    }
+
     async fn attach(&self, amphora: AmphoraId, port: PortId) -> Result<(), StepError> {
         let Some(port) = self.observation.ports.get(&port) else {
             return Err(StepError::Transient(format!("port {port} was not seen")));
@@ -316,11 +336,7 @@ impl Apply<'_> {
 
     /// Claims the document's generation under the lease, then sends it: a worker that lost its lease sends nothing
     /// that an agent would take.
-    async fn push(
-        &self,
-        amphora: AmphoraId,
-        document: &AmphoraConfig,
-    ) -> Result<BTreeMap<ListenerId, String>, StepError> {
+    async fn push(&self, amphora: AmphoraId, document: &AmphoraConfig) -> Result<(), StepError> {
         let Some(endpoint) = self.endpoint(amphora).await? else {
             return Err(StepError::Transient(format!(
                 "server of amphora {amphora} has no address"
@@ -342,17 +358,49 @@ impl Apply<'_> {
                 document.generation
             )));
         }
-        let report = self
-            .deps
+        // What it could not serve is in the agent's info, which the next look at it reads.
+        self.deps
             .amphora
             .put_config(&endpoint, document)
             .await
-            .map_err(|error| amphora_error(&error))?;
-        Ok(report
-            .failed_listeners
-            .into_iter()
-            .map(|(id, reason)| (ListenerId(id), reason))
-            .collect())
+            .map(|_| ())
+            .map_err(|error| amphora_error(&error))
+    }
+
+    /// What the server served since its last heartbeat is written down first, as absolute counters: should this be
+    /// repeated, nothing counts twice.
+    async fn delete_server(&self, amphora: AmphoraId) -> Result<(), StepError> {
+        let answers = self.observation.world.agent(amphora).is_some();
+        if let Some(endpoint) = self.observation.endpoints.get(&amphora)
+            && answers
+        {
+            self.keep_statistics(endpoint).await?;
+        }
+        self.deps
+            .compute
+            .delete_server(amphora)
+            .await
+            .map_err(driver_error)
+    }
+
+    /// An agent that does not answer any more holds nothing up.
+    async fn keep_statistics(&self, endpoint: &Endpoint) -> Result<(), StepError> {
+        let amphora = endpoint.amphora_id;
+        for attempt in 1..=TRIES {
+            match stats(self.deps, endpoint).await {
+                Ok(stats) => {
+                    let samples = statistics::samples(amphora, &stats);
+                    let kept = self.deps.store.add_listener_stats(&samples).await;
+                    return kept.map_err(|error| store_error(&error));
+                }
+                Err(error) if attempt == TRIES => {
+                    let error = chain(&error);
+                    tracing::warn!(amphora_id = %amphora, error, "last counters of an amphora are lost");
+                }
+                Err(_) => tokio::time::sleep(self.deps.settings.agent_poll).await,
+            }
+        }
+        Ok(())
     }
 
     async fn endpoint(&self, amphora: AmphoraId) -> Result<Option<Endpoint>, StepError> {

@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
-use amphora_api::AmphoraInfo;
+use amphora_api::{AmphoraInfo, AmphoraStats};
 use futures_util::future::{join_all, try_join_all};
 use lb_drivers::network::{Port, PortFilter, Subnet, base_port_name, member_port_name};
 use lb_drivers::{AmphoraError, DriverError, Endpoint, Observed, Server, ServerStatus};
 use lb_model::{
-    Amphora, AmphoraId, AmphoraStatus, Graph, PortId, ProvisioningStatus, SubnetId, Timestamp,
+    Amphora, AmphoraId, AmphoraStatus, Graph, ListenerId, PortId, ProvisioningStatus, SubnetId,
+    Timestamp,
 };
 use lb_planner::{
     AgentFacts, AgentView, PortPurpose, PortView, ServerFacts, ServerView, SubnetFacts, World,
@@ -24,7 +25,7 @@ pub(crate) struct Observation {
 }
 
 /// An agent that serves is called silent only after so many tries.
-const TRIES: u32 = 3;
+pub(crate) const TRIES: u32 = 3;
 
 pub(crate) async fn observe(
     deps: &WorkerDeps,
@@ -201,13 +202,29 @@ fn facts(info: AmphoraInfo, active_connections: Option<u64>) -> AgentFacts {
             .into_iter()
             .map(|interface| (interface.mac_address, interface.name))
             .collect(),
+        failed_listeners: info
+            .failed_listeners
+            .into_iter()
+            .map(|(id, reason)| (ListenerId(id), reason))
+            .collect(),
         active_connections,
     }
 }
 
-async fn connections(deps: &WorkerDeps, endpoint: &Endpoint) -> Option<u64> {
+/// Asks an agent for its counters, within the time that a look may take.
+pub(crate) async fn stats(
+    deps: &WorkerDeps,
+    endpoint: &Endpoint,
+) -> Result<AmphoraStats, AmphoraError> {
     let asked = tokio::time::timeout(deps.settings.agent_timeout, deps.amphora.stats(endpoint));
-    let stats = asked.await.ok()?.ok()?;
+    asked.await.unwrap_or(Err(AmphoraError::TimedOut {
+        operation: "stats",
+        address: endpoint.address,
+    }))
+}
+
+async fn connections(deps: &WorkerDeps, endpoint: &Endpoint) -> Option<u64> {
+    let stats = stats(deps, endpoint).await.ok()?;
     Some(stats.listeners.values().fold(0, |sum: u64, listener| {
         sum.saturating_add(listener.active_connections)
     }))

@@ -4,17 +4,14 @@
 //! is over, or an error is hopeless, what is half made is undone and only then the failure is written. A newer
 //! generation starts over.
 
-use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use lb_model::{
-    AmphoraId, Graph, ProvisioningStatus, Settlement, Unserved, UnservedObject, settle,
-};
+use lb_model::{AmphoraId, Graph, ProvisioningStatus, Settlement, settle};
 use lb_planner::{FreshIds, Plan};
 use lb_store::{Finish, Lease, Outcome};
 
 use super::Worker;
-use super::apply::{Apply, Learned, StepError, chain, driver_error, store_error};
+use super::apply::{Apply, StepError, chain, driver_error, store_error};
 use super::observe::{lines, observe};
 
 /// How long a generation has been tried, and how often.
@@ -47,7 +44,8 @@ enum End {
 struct Run {
     begun: Instant,
     outcome: Outcome,
-    learned: Learned,
+    /// An amphora took over.
+    took_over: bool,
     /// Why the intent is given up, and since when what is half made is being undone.
     given_up: Option<(String, Instant)>,
     failures: u32,
@@ -58,7 +56,7 @@ impl Run {
         Self {
             begun: Instant::now(),
             outcome: Outcome::default(),
-            learned: Learned::default(),
+            took_over: false,
             given_up: None,
             failures: 0,
         }
@@ -184,7 +182,9 @@ impl Worker {
                 graph: &graph,
                 observation: &observation,
             };
-            apply.run(&plan, &mut run.outcome, &mut run.learned).await?;
+            apply
+                .run(&plan, &mut run.outcome, &mut run.took_over)
+                .await?;
             return Ok(None);
         }
         let pending = graph.load_balancer.provisioning_status.is_pending();
@@ -376,23 +376,10 @@ fn is_failover(graph: &Graph) -> bool {
 
 fn settlement(run: &Run, graph: &Graph, plan: &Plan) -> Settlement {
     let error = run.given_up.as_ref().map(|(reason, _)| reason.clone());
-    let mut unserved: BTreeMap<UnservedObject, String> = plan
-        .unserved
-        .iter()
-        .map(|entry| (entry.object, entry.reason.clone()))
-        .collect();
-    for (listener, reason) in &run.learned.failed_listeners {
-        unserved
-            .entry(UnservedObject::Listener(*listener))
-            .or_insert_with(|| reason.clone());
-    }
     Settlement {
-        failed_over: run.learned.took_over || (error.is_some() && run_was_failover(run, graph)),
+        failed_over: run.took_over || (error.is_some() && run_was_failover(run, graph)),
         error,
-        unserved: unserved
-            .into_iter()
-            .map(|(object, reason)| Unserved { object, reason })
-            .collect(),
+        unserved: plan.unserved.clone(),
     }
 }
 

@@ -8,7 +8,8 @@ use amphora_api::{
     ListenerStats, VipState,
 };
 use async_trait::async_trait;
-use lb_model::AmphoraId;
+use lb_model::{AmphoraId, ListenerId};
+use uuid::Uuid;
 
 use crate::fake::{FakeCloud, FakeServer, Push, State};
 use crate::{AmphoraDriver, AmphoraError, Endpoint, ServerStatus};
@@ -43,7 +44,9 @@ impl AmphoraDriver for FakeCloud {
                     .values()
                     .map(|port| (port.id, port.mac_address.clone()))
                     .collect();
+                let failing_port = state.failing_port;
                 let server = reach(state, endpoint)?;
+                let failing = failing_listeners(server.config.as_ref(), failing_port);
                 let plugged: Vec<&String> =
                     server.ports.iter().filter_map(|id| macs.get(id)).collect();
                 let interfaces = server.config.iter().flat_map(|config| &config.interfaces);
@@ -66,6 +69,7 @@ impl AmphoraDriver for FakeCloud {
                         })
                         .collect(),
                     listeners: Vec::new(),
+                    failed_listeners: failing,
                     problems: Vec::new(),
                 })
             },
@@ -81,19 +85,24 @@ impl AmphoraDriver for FakeCloud {
             |state| {
                 let server = reach(state, endpoint)?;
                 let mut stats = AmphoraStats::default();
-                let listener = server
-                    .config
-                    .iter()
-                    .flat_map(|config| &config.listeners)
-                    .next();
-                if let Some(listener) = listener {
-                    stats.listeners.insert(
-                        listener.id,
-                        ListenerStats {
-                            active_connections: server.active_connections,
-                            ..ListenerStats::default()
+                let listeners = server.config.iter().flat_map(|config| &config.listeners);
+                for (index, listener) in listeners.enumerate() {
+                    let served = server.served.get(&ListenerId(listener.id));
+                    let served = served.copied().unwrap_or_default();
+                    let counters = ListenerStats {
+                        bytes_in: served,
+                        bytes_out: served,
+                        // All connections in progress are the first listener's.
+                        active_connections: if index == 0 {
+                            server.active_connections
+                        } else {
+                            0
                         },
-                    );
+                        total_connections: served,
+                        request_errors: 0,
+                    };
+                    stats.listeners.insert(listener.id, counters);
+                    stats.epochs.insert(listener.id, 1);
                 }
                 Ok(stats)
             },
@@ -190,8 +199,20 @@ fn put(
         generation: config.generation,
         changed: true,
         actions: vec!["everything".to_owned()],
-        failed_listeners: BTreeMap::new(),
+        failed_listeners: failing_listeners(Some(config), state.failing_port),
     })
+}
+
+fn failing_listeners(
+    config: Option<&AmphoraConfig>,
+    failing_port: Option<u16>,
+) -> BTreeMap<Uuid, String> {
+    config
+        .into_iter()
+        .flat_map(|config| &config.listeners)
+        .filter(|listener| Some(listener.protocol_port) == failing_port)
+        .map(|listener| (listener.id, "port is taken".to_owned()))
+        .collect()
 }
 
 /// No two servers may answer for one VIP.

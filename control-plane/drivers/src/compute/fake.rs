@@ -1,6 +1,6 @@
 //! Servers in memory.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
 use lb_model::{AmphoraId, PortId};
@@ -49,6 +49,7 @@ impl Compute for FakeCloud {
                     silent: false,
                     config: None,
                     active_connections: 0,
+                    served: BTreeMap::new(),
                     refused_port: None,
                 };
                 state.servers.insert(spec.amphora_id, fake);

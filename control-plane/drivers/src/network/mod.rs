@@ -55,6 +55,25 @@ pub fn vip_device_id(load_balancer: LoadBalancerId) -> String {
     format!("lb-{load_balancer}")
 }
 
+/// The VIP port of a load balancer, with these addresses.
+pub fn vip_port_spec(
+    load_balancer: LoadBalancerId,
+    project_id: &str,
+    network_id: NetworkId,
+    fixed_ips: Vec<FixedIpSpec>,
+) -> PortSpec {
+    PortSpec {
+        name: vip_port_name(load_balancer),
+        network_id,
+        fixed_ips,
+        device_id: vip_device_id(load_balancer),
+        device_owner: DEVICE_OWNER.to_owned(),
+        project_id: Some(project_id.to_owned()),
+        allowed_address_pairs: Vec::new(),
+        admin_state_up: false,
+    }
+}
+
 /// Name of an amphora's base port in the VIP network.
 pub fn base_port_name(amphora: AmphoraId) -> String {
     format!("octavia-lb-vrrp-{amphora}")

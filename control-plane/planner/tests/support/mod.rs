@@ -9,8 +9,8 @@ use std::net::IpAddr;
 
 use amphora_api::{AmphoraConfig, VipState};
 use lb_model::{
-    AmphoraId, AmphoraStatus, Graph, NetworkId, PortId, ProvisioningStatus, Settlement, SubnetId,
-    Timestamp, sample, settle,
+    AmphoraId, AmphoraStatus, Graph, ListenerId, NetworkId, PortId, ProvisioningStatus, Settlement,
+    SubnetId, Timestamp, sample, settle,
 };
 use lb_planner::{
     AgentFacts, AgentView, FreshIds, Plan, PortPurpose, PortView, PortWish, ServerFacts,
@@ -41,6 +41,7 @@ pub struct SimServer {
     pub plugged: BTreeSet<PortId>,
     pub config: Option<AmphoraConfig>,
     pub connections: u64,
+    pub failed_listeners: BTreeMap<ListenerId, String>,
 }
 
 impl Sim {
@@ -125,6 +126,7 @@ impl Sim {
                 .flat_map(|config| &config.interfaces)
                 .map(|interface| (interface.mac_address.clone(), interface.name.clone()))
                 .collect(),
+            failed_listeners: server.failed_listeners.clone(),
             active_connections: Some(server.connections),
         }
     }
@@ -156,6 +158,22 @@ impl Sim {
                 server.stopped = false;
             }
             Step::EnsurePort(wish) => self.ensure_port(wish),
+            Step::EnsureVipPort {
+                network_id,
+                addresses,
+            } => {
+                self.next += 1;
+                let port = PortView {
+                    id: PortId(sample::uuid(0x7000 + u128::from(self.next))),
+                    purpose: None,
+                    network_id: *network_id,
+                    mac_address: "fa:16:3e:ff:ff:fe".to_owned(),
+                    fixed_ips: addresses.clone(),
+                };
+                self.graph.load_balancer.vip.port_id = port.id;
+                self.graph.load_balancer.vip.port_is_ours = true;
+                self.ports.insert(port.id, port);
+            }
             Step::AddAddresses { port, subnets, .. } => {
                 for subnet in subnets {
                     let address = self.address(*subnet);
