@@ -4,6 +4,7 @@
 //! API is made. The worker plays along at random.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use lb_model::ProvisioningStatus;
 use serde_json::{Value, json};
@@ -382,9 +383,9 @@ async fn batch(api: &Api, model: &mut Model, choices: &mut Choices) -> String {
     for member in listed.body["members"].as_array().unwrap() {
         let last: usize = member["address"].as_str().unwrap()[7..].parse().unwrap();
         let id = id_of(member).to_owned();
-        if !pool.members.contains_key(&id) {
+        if let Entry::Vacant(place) = pool.members.entry(id) {
             assert!(wanted.contains(&last), "{what}: {member}");
-            pool.members.insert(id, (last, false));
+            place.insert((last, false));
             changed = true;
         }
     }
