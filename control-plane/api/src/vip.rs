@@ -72,13 +72,10 @@ pub(crate) async fn plan(
         return scope.tenant_port(port, spec).await.map(VipPlan::TenantPort);
     }
     let subnet = match (spec.vip_network_id, spec.vip_subnet_id) {
-        (Some(network), Some(subnet)) => {
-            let subnet = scope.subnet(subnet).await?;
-            if subnet.network_id != network {
-                return Err(missing("Subnet", subnet.id));
-            }
-            subnet
-        }
+        (Some(network), Some(subnet)) => scope
+            .subnet_in(network, subnet)
+            .await?
+            .ok_or_else(|| missing("Subnet", subnet))?,
         (None, Some(subnet)) => scope.subnet(subnet).await?,
         (Some(network), None) => scope.choose_subnet(network, spec.vip_address).await?,
         (None, None) => {
@@ -99,13 +96,13 @@ pub(crate) async fn plan(
     }];
     let mut families = vec![subnet.cidr.network()];
     for vip in &spec.additional_vips {
-        let additional = scope.subnet(vip.subnet_id).await?;
-        if additional.network_id != subnet.network_id {
-            return Err(invalid(format!(
-                "Subnet {} of an additional VIP is not in the network of the VIP.",
-                additional.id
-            )));
-        }
+        let id = scope.subnet(vip.subnet_id).await?.id;
+        let additional = scope.subnet_in(subnet.network_id, id).await?;
+        let additional = additional.ok_or_else(|| {
+            invalid(format!(
+                "Subnet {id} of an additional VIP is not in the network of the VIP."
+            ))
+        })?;
         addresses.push(FixedIpSpec {
             subnet_id: additional.id,
             ip_address: vip.ip_address,
@@ -282,6 +279,11 @@ impl Scope<'_> {
             .ok_or_else(|| missing("Subnet", id))
     }
 
+    async fn subnet_in(&self, network: NetworkId, id: SubnetId) -> Result<Option<Subnet>> {
+        let subnet = self.state.network.subnet_in(network, id).await?;
+        Ok(subnet.filter(|subnet| self.may_use(subnet.project_id.as_deref())))
+    }
+
     /// The subnet that has the address; without one the first of IPv4 with room, else the first with room.
     async fn choose_subnet(&self, id: NetworkId, address: Option<IpAddr>) -> Result<Subnet> {
         let network = &self.state.network;
@@ -292,7 +294,7 @@ impl Scope<'_> {
             .ok_or_else(|| missing("Network", id))?;
         let mut subnets = Vec::new();
         for subnet in found.subnets {
-            subnets.extend(network.subnet(subnet).await?);
+            subnets.extend(network.subnet_in(id, subnet).await?);
         }
         if let Some(address) = address {
             return subnets

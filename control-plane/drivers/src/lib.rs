@@ -6,12 +6,13 @@
 //!
 //! | module | trait | implementations |
 //! |---|---|---|
-//! | [`compute`] | [`Compute`] | `local`: a network namespace with an agent process |
-//! | [`network`] | [`Network`] | `local`: bridges and veth pairs in a namespace of their own |
-//! | [`amphora`] | [`AmphoraDriver`] | `https`: the agent's REST interface over mutual TLS |
+//! | [`compute`] | [`Compute`] | `local`: a network namespace with an agent process; `noop` |
+//! | [`network`] | [`Network`] | `local`: bridges and veth pairs in a namespace of their own; `noop` |
+//! | [`amphora`] | [`AmphoraDriver`] | `https`: the agent's REST interface over mutual TLS; `noop` |
 //! | [`identity`] | [`Identity`] | `none`: every caller is an administrator |
 //! | [`certificates`] | | own certificate authorities |
 //! | [`local`] | | the machine-wide stack that the two `local` drivers share |
+//! | [`noop`] | | a cloud that is not there |
 
 pub mod agent_conf;
 pub mod amphora;
@@ -23,6 +24,7 @@ pub mod fake;
 pub mod identity;
 pub mod local;
 pub mod network;
+pub mod noop;
 mod observed;
 mod secret;
 

@@ -20,6 +20,7 @@ pub(crate) struct Config {
     pub(crate) health_manager: HealthManager,
     pub(crate) housekeeping: Housekeeping,
     pub(crate) certificates: Certificates,
+    pub(crate) drivers: Drivers,
     pub(crate) local: Local,
 }
 
@@ -100,6 +101,36 @@ pub(crate) struct Housekeeping {
 pub(crate) struct Certificates {
     /// Folder of the certificate authority (`certificates.ca_certificate`, `ca_private_key`); made when absent.
     pub(crate) dir: Option<PathBuf>,
+}
+
+/// `[drivers]`, used without `--local`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Drivers {
+    /// Where amphorae run (`controller_worker.compute_driver`).
+    pub(crate) compute: Option<ComputeDriver>,
+    /// Who gives VIPs and ports (`controller_worker.network_driver`).
+    pub(crate) network: Option<NetworkDriver>,
+    /// How agents are spoken to (`controller_worker.amphora_driver`).
+    pub(crate) amphora: Option<AmphoraDriver>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum ComputeDriver {
+    #[serde(rename = "compute_noop_driver")]
+    Noop,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum NetworkDriver {
+    #[serde(rename = "network_noop_driver")]
+    Noop,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum AmphoraDriver {
+    #[serde(rename = "amphora_noop_driver")]
+    Noop,
 }
 
 /// `[local]`, used with `--local`.
@@ -269,6 +300,7 @@ impl Config {
             health_manager,
             housekeeping,
             certificates: _,
+            drivers: _,
             local,
         } = self;
         require(

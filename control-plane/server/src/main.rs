@@ -4,6 +4,7 @@
 //! signal. On standard output there is one line, once the API answers: `listening on ADDRESS`. The log goes to
 //! standard error.
 
+mod cloud;
 mod config;
 mod database;
 mod http;
@@ -13,7 +14,7 @@ mod roles;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
 use lb_drivers::local::LocalStack;
 use tracing_subscriber::EnvFilter;
@@ -144,8 +145,5 @@ fn read(arguments: &Arguments) -> Result<Config> {
 }
 
 async fn serve(config: Config, local: bool, roles: &[Role]) -> Result<()> {
-    if !local {
-        bail!("only --local is there yet: the OpenStack drivers are not part of this version");
-    }
-    Roles::build(config, roles).await?.run().await
+    Roles::build(config, local, roles).await?.run().await
 }

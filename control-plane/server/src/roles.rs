@@ -1,12 +1,11 @@
 //! Wiring: which role needs what, and running them until a signal.
 
 use std::convert::Infallible;
-use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, bail};
 use lb_api::{ApiConfig, ApiState};
 use lb_controllers::health_manager::{
     CountersReader, HealthManager, HealthManagerDeps, HealthManagerSettings, HeartbeatKeys,
@@ -14,9 +13,7 @@ use lb_controllers::health_manager::{
 };
 use lb_controllers::housekeeping::{Housekeeping, HousekeepingSettings};
 use lb_controllers::worker::{Deadlines, Settings, Worker, WorkerDeps};
-use lb_drivers::amphora::HttpsAmphoraDriver;
 use lb_drivers::identity::NoIdentity;
-use lb_drivers::local::{LocalStack, StackConfig};
 use lb_drivers::{CertificateAuthority, Secret};
 use lb_model::{Clock, Timestamp};
 use lb_store::Store;
@@ -25,6 +22,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use crate::cloud::Cloud;
 use crate::config::Config;
 use crate::{database, http, key};
 
@@ -63,16 +61,16 @@ pub(crate) struct Roles {
 }
 
 impl Roles {
-    pub(crate) async fn build(config: Config, roles: &[Role]) -> Result<Self> {
+    pub(crate) async fn build(config: Config, local: bool, roles: &[Role]) -> Result<Self> {
         std::fs::create_dir_all(&config.local.state_dir)
             .with_context(|| format!("make {}", config.local.state_dir.display()))?;
         let store = database::open(&config).await?;
-        let stack = open_stack(&config).await?;
+        let cloud = Cloud::open(&config, local).await?;
         let key = heartbeat_key(&config)?;
         let clock = clock();
         let has = |role| roles.contains(&role);
         let api = if has(Role::Api) {
-            Some(api(&config, store.clone(), &stack, clock.clone()).await?)
+            Some(api(&config, store.clone(), &cloud, clock.clone()).await?)
         } else {
             None
         };
@@ -80,7 +78,7 @@ impl Roles {
             Some(worker(
                 &config,
                 store.clone(),
-                &stack,
+                &cloud,
                 key.clone(),
                 clock.clone(),
             )?)
@@ -88,16 +86,13 @@ impl Roles {
             None
         };
         let health_manager = if has(Role::HealthManager) {
-            Some(health_manager(
-                &config,
-                store.clone(),
-                &stack,
-                &key,
-                clock.clone(),
-            )?)
+            health_manager(&config, store.clone(), &cloud, &key, clock.clone())?
         } else {
             None
         };
+        if health_manager.is_none() && roles == [Role::HealthManager] {
+            bail!("nobody sends heartbeats with these drivers: a health manager has nothing to do");
+        }
         let housekeeping = has(Role::Housekeeping).then(|| {
             let settings = HousekeepingSettings {
                 cleanup_interval: Duration::from_secs(config.housekeeping.cleanup_interval_s),
@@ -185,27 +180,6 @@ impl Roles {
     }
 }
 
-async fn open_stack(config: &Config) -> Result<LocalStack> {
-    let local = &config.local;
-    let networks = local
-        .networks
-        .as_ref()
-        .ok_or_else(|| anyhow!("local.networks: no file declares the tenant networks"))?;
-    let agent = match &local.agent {
-        Some(agent) => agent.clone(),
-        None => std::env::current_exe()?.with_file_name("amphora-agent"),
-    };
-    if !agent.exists() {
-        bail!("local.agent: {}: there is no such program", agent.display());
-    }
-    let stack = StackConfig::new(&local.name, &local.state_dir, networks, agent);
-    let stack = LocalStack::open(stack)
-        .await
-        .context("open the local stack")?;
-    stack.record_process().await?;
-    Ok(stack)
-}
-
 fn heartbeat_key(config: &Config) -> Result<Secret> {
     match &config.health_manager.heartbeat_key_file {
         Some(path) => key::read(path),
@@ -216,12 +190,12 @@ fn heartbeat_key(config: &Config) -> Result<Secret> {
 async fn api(
     config: &Config,
     store: Store,
-    stack: &LocalStack,
+    cloud: &Cloud,
     clock: Clock,
 ) -> Result<(TcpListener, axum::Router)> {
     let state = ApiState {
         store,
-        network: Arc::new(stack.network()),
+        network: cloud.network(),
         identity: Arc::new(NoIdentity),
         config: Arc::new(ApiConfig {
             base_uri: config.api.base_uri.clone(),
@@ -244,7 +218,7 @@ async fn api(
 fn worker(
     config: &Config,
     store: Store,
-    stack: &LocalStack,
+    cloud: &Cloud,
     key: Secret,
     clock: Clock,
 ) -> Result<Worker> {
@@ -253,7 +227,7 @@ fn worker(
     let defaults = Settings::new(key);
     let settings = Settings {
         planner: lb_planner::Settings {
-            heartbeat_controllers: controllers(config, stack)?,
+            heartbeat_controllers: cloud.controllers(config)?,
             heartbeat_interval: Duration::from_millis(config.health_manager.heartbeat_interval_ms),
             drain_timeout: Duration::from_secs(config.worker.drain_timeout_s),
         },
@@ -271,9 +245,9 @@ fn worker(
     };
     Ok(Worker::new(WorkerDeps {
         store,
-        compute: Arc::new(stack.compute()),
-        network: Arc::new(stack.network()),
-        amphora: Arc::new(HttpsAmphoraDriver::new(ca.clone()).in_netns(stack.fabric().clone())),
+        compute: cloud.compute(),
+        network: cloud.network(),
+        amphora: cloud.amphora(ca.clone()),
         ca,
         settings,
         clock,
@@ -287,35 +261,21 @@ fn authority(config: &Config) -> Result<CertificateAuthority> {
         .with_context(|| format!("certificate authority in {}", dir.display()))
 }
 
-/// Where amphorae send their heartbeats: as configured, else to this machine's address on the management network.
-fn controllers(config: &Config, stack: &LocalStack) -> Result<Vec<SocketAddr>> {
-    if !config.health_manager.controllers.is_empty() {
-        return Ok(config.health_manager.controllers.clone());
-    }
-    let address = stack.controller_address()?;
-    Ok(vec![SocketAddr::new(
-        address.into(),
-        config.health_manager.bind.port(),
-    )])
-}
-
 fn health_manager(
     config: &Config,
     store: Store,
-    stack: &LocalStack,
+    cloud: &Cloud,
     key: &Secret,
     clock: Clock,
-) -> Result<HealthManager> {
+) -> Result<Option<HealthManager>> {
     let settings = &config.health_manager;
-    let socket = stack
-        .fabric()
-        .bind_udp(settings.bind)
-        .context("bind the health manager")?;
-    let socket = tokio::net::UdpSocket::from_std(socket)?;
+    let Some(socket) = cloud.heartbeats(settings.bind)? else {
+        return Ok(None);
+    };
     let timeout = Duration::from_millis(settings.heartbeat_timeout_ms);
     let deps = HealthManagerDeps {
         store,
-        compute: Arc::new(stack.compute()),
+        compute: cloud.compute(),
         socket,
         clock,
     };
@@ -327,13 +287,11 @@ fn health_manager(
         failover_threshold: settings.failover_threshold,
         ..LivenessSettings::default()
     };
-    Ok(HealthManager::new(
-        deps,
-        HealthManagerSettings {
-            liveness,
-            keys: HeartbeatKeys::new([key.expose().as_bytes().to_vec()]),
-        },
-    ))
+    let settings = HealthManagerSettings {
+        liveness,
+        keys: HeartbeatKeys::new([key.expose().as_bytes().to_vec()]),
+    };
+    Ok(Some(HealthManager::new(deps, settings)))
 }
 
 /// Logs the counters of the health manager when more was refused.

@@ -209,7 +209,7 @@ impl Worker {
         if !pending && run.outcome.done.is_empty() && !plan.draining.is_empty() {
             return Ok(Some(End::Later(drain)));
         }
-        let settlement = settlement(run, graph, plan);
+        let settlement = self.settlement(run, graph, plan);
         let outcome = &mut run.outcome;
         outcome.intended = intended(graph);
         outcome.error.clone_from(&settlement.error);
@@ -311,6 +311,20 @@ impl Worker {
             .flatten()
     }
 
+    fn settlement(&self, run: &Run, graph: &Graph, plan: &Plan) -> Settlement {
+        let error = run.given_up.as_ref().map(|(reason, _)| reason.clone());
+        let unserved = if self.deps.amphora.serves_documents() {
+            plan.unserved.clone()
+        } else {
+            Vec::new()
+        };
+        Settlement {
+            failed_over: run.took_over || (error.is_some() && run_was_failover(run, graph)),
+            error,
+            unserved,
+        }
+    }
+
     fn deadline(&self, graph: &Graph) -> Duration {
         let deadlines = &self.deps.settings.deadlines;
         match graph.load_balancer.provisioning_status {
@@ -372,15 +386,6 @@ impl Effort {
 fn is_failover(graph: &Graph) -> bool {
     graph.amphorae.iter().any(|row| row.failover_requested)
         || graph.live_amphorae().next().is_none()
-}
-
-fn settlement(run: &Run, graph: &Graph, plan: &Plan) -> Settlement {
-    let error = run.given_up.as_ref().map(|(reason, _)| reason.clone());
-    Settlement {
-        failed_over: run.took_over || (error.is_some() && run_was_failover(run, graph)),
-        error,
-        unserved: plan.unserved.clone(),
-    }
 }
 
 /// Undoing clears the marks in the rows, so what was planned tells.

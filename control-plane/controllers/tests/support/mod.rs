@@ -12,7 +12,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use lb_controllers::worker::{Deadlines, Settings, Worker, WorkerDeps};
 use lb_drivers::fake::{FakeCloud, FaultPlan};
 use lb_drivers::network::{DEVICE_OWNER, FixedIp, Port, vip_device_id, vip_port_name};
-use lb_drivers::{CertificateAuthority, Secret};
+use lb_drivers::{AmphoraDriver, CertificateAuthority, Compute, Network, Secret};
 use lb_model::{
     AmphoraId, AmphoraStatus, Graph, ListenerProtocol, LoadBalancerId, MonitorType, NetworkId,
     PoolProtocol, ProvisioningStatus, SubnetId, Timestamp, sample,
@@ -97,14 +97,28 @@ impl Bench {
 
     /// A worker as a new process would have it.
     pub fn worker(&self) -> Worker {
+        self.worker_with(
+            Arc::new(self.cloud.clone()),
+            Arc::new(self.cloud.clone()),
+            Arc::new(self.cloud.clone()),
+        )
+    }
+
+    /// A worker with other drivers than the cloud in memory.
+    pub fn worker_with(
+        &self,
+        compute: Arc<dyn Compute>,
+        network: Arc<dyn Network>,
+        amphora: Arc<dyn AmphoraDriver>,
+    ) -> Worker {
         let ahead = Arc::clone(&self.ahead);
         let mut settings = self.settings.clone();
         settings.owner = uuid::Uuid::new_v4().to_string();
         Worker::new(WorkerDeps {
             store: self.store.clone(),
-            compute: Arc::new(self.cloud.clone()),
-            network: Arc::new(self.cloud.clone()),
-            amphora: Arc::new(self.cloud.clone()),
+            compute,
+            network,
+            amphora,
             ca: Arc::clone(&self.ca),
             settings,
             clock: Arc::new(move || now(&ahead)),

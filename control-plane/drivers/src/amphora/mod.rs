@@ -3,6 +3,7 @@
 #[cfg(feature = "fake")]
 mod fake;
 mod https;
+mod noop;
 
 use std::net::SocketAddr;
 
@@ -11,6 +12,7 @@ use async_trait::async_trait;
 use lb_model::AmphoraId;
 
 pub use https::{HttpsAmphoraDriver, Timeouts};
+pub use noop::NoopAmphoraDriver;
 
 /// Pushes documents to agents and asks them for their state.
 #[async_trait]
@@ -25,6 +27,12 @@ pub trait AmphoraDriver: Send + Sync {
     async fn info(&self, endpoint: &Endpoint) -> Result<AmphoraInfo, AmphoraError>;
 
     async fn stats(&self, endpoint: &Endpoint) -> Result<AmphoraStats, AmphoraError>;
+
+    /// Whether anybody serves what documents say. If not, what they cannot carry is missing to nobody, and no
+    /// amphora is ever heard of.
+    fn serves_documents(&self) -> bool {
+        true
+    }
 }
 
 /// Where an agent listens, and who it must prove to be.

@@ -6,6 +6,7 @@
 #[cfg(feature = "fake")]
 mod fake;
 mod local;
+mod noop;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -17,6 +18,7 @@ use crate::network::Port;
 use crate::{DriverError, Observed, Secret};
 
 pub use local::LocalCompute;
+pub use noop::NoopCompute;
 
 /// Creates, observes and removes the servers of amphorae.
 #[async_trait]

@@ -5,6 +5,7 @@
 #[cfg(feature = "fake")]
 mod fake;
 mod local;
+mod noop;
 
 use std::net::IpAddr;
 
@@ -15,6 +16,7 @@ use lb_model::{AmphoraId, LoadBalancerId, NetworkId, PortId, SubnetId};
 use crate::DriverError;
 
 pub use local::LocalNetwork;
+pub use noop::NoopNetwork;
 
 pub(crate) use local::{
     delete_port as delete_local_port, ensure_port as ensure_local_port,
@@ -28,6 +30,17 @@ pub trait Network: Send + Sync {
     async fn network(&self, id: NetworkId) -> Result<Option<TenantNetwork>, DriverError>;
     async fn list_subnets(&self) -> Result<Vec<Subnet>, DriverError>;
     async fn subnet(&self, id: SubnetId) -> Result<Option<Subnet>, DriverError>;
+
+    /// The subnet, if it lies in this network.
+    async fn subnet_in(
+        &self,
+        network: NetworkId,
+        id: SubnetId,
+    ) -> Result<Option<Subnet>, DriverError> {
+        let subnet = self.subnet(id).await?;
+        Ok(subnet.filter(|subnet| subnet.network_id == network))
+    }
+
     async fn list_ports(&self, filter: &PortFilter) -> Result<Vec<Port>, DriverError>;
     async fn port(&self, id: PortId) -> Result<Option<Port>, DriverError>;
 
