@@ -6,17 +6,10 @@ use std::process::Command;
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 use test_support::scene::{HTTP, PATIENCE, Scene, server_address};
-use test_support::{Traffic, first_answer};
+use test_support::{Traffic, first_answer, venv};
 
-fn venv(program: &str) -> Result<PathBuf> {
-    let current = std::env::current_exe()?;
-    current
-        .ancestors()
-        .map(|folder| folder.join("venv/bin").join(program))
-        .find(|path| path.exists())
-        .with_context(|| {
-            format!("{program} is not there: `cargo xtask setup` installs it into target/venv")
-        })
+fn program(name: &str) -> Result<PathBuf> {
+    Ok(venv("venv")?.join("bin").join(name))
 }
 
 /// The `openstack` command against one endpoint, without authentication.
@@ -58,7 +51,7 @@ async fn finish(mut command: Command) -> Result<String> {
 async fn the_openstack_command_line_runs_a_load_balancer() -> Result<()> {
     let scene = Scene::start().await?;
     let cli = Openstack {
-        program: venv("openstack")?,
+        program: program("openstack")?,
         endpoint: format!("http://{}", scene.api().address()),
     };
     let lb = cli
@@ -117,7 +110,7 @@ async fn the_openstack_command_line_runs_a_load_balancer() -> Result<()> {
 async fn the_python_sdk_runs_a_load_balancer() -> Result<()> {
     let scene = Scene::start().await?;
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("clients/sdk.py");
-    let mut command = Command::new(venv("python3")?);
+    let mut command = Command::new(program("python3")?);
     command
         .arg(script)
         .arg(format!("http://{}", scene.api().address()))

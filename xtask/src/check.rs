@@ -9,7 +9,7 @@ use crate::setup;
 pub(crate) fn test() -> Result<()> {
     setup::build()?;
     setup::test()?;
-    setup::openstack_clients()?;
+    setup::openstack()?;
     style()?;
     say("tests that need nothing (pure, fakes, loopback)");
     nextest("default", &[])?;
@@ -30,7 +30,7 @@ pub(crate) fn test() -> Result<()> {
 pub(crate) fn soak() -> Result<()> {
     setup::build()?;
     setup::test()?;
-    setup::openstack_clients()?;
+    setup::openstack()?;
     run(cargo().args(["build", "--workspace", "--bins", "--tests"]))?;
     for profile in ["default", "lab", "e2e"] {
         nextest(profile, &[("LB_SOAK", "1")])?;

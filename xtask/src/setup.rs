@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 
 use crate::run::{answers, cargo, command, is_root, root, run, say, target_dir};
 
@@ -147,17 +147,45 @@ pub(crate) fn bench() -> Result<()> {
     packages(BENCH)
 }
 
-/// The stock clients of Octavia, in a virtual environment of their own.
+/// Programs from PyPI, each family in a virtual environment of its own under `target/`: name, and what is installed.
+const VENVS: &[(&str, &str)] = &[
+    (CLIENTS, "tests/requirements.txt"),
+    ("venv-keystone", "tests/requirements-keystone.txt"),
+    ("venv-tempest", "tests/requirements-tempest.txt"),
+];
+
+/// The stock clients of Octavia.
+const CLIENTS: &str = "venv";
+
+/// The stock clients, and the services the tests need.
+pub(crate) fn openstack() -> Result<()> {
+    for (name, requirements) in VENVS {
+        venv(name, requirements)?;
+    }
+    Ok(())
+}
+
 pub(crate) fn openstack_clients() -> Result<PathBuf> {
-    let venv = target_dir().join("venv");
-    let requirements = root().join("tests/requirements.txt");
+    let clients = VENVS.iter().find(|(name, _)| *name == CLIENTS);
+    let (name, requirements) = clients.context("no list of the clients")?;
+    venv(name, requirements)
+}
+
+fn venv(name: &str, requirements: &str) -> Result<PathBuf> {
+    let venv = target_dir().join(name);
+    let requirements = root().join(requirements);
     let stamp = venv.join("requirements.txt");
     let wanted = std::fs::read(&requirements)?;
     if std::fs::read(&stamp).is_ok_and(|have| have == wanted) {
         return Ok(venv);
     }
-    say("installing the OpenStack clients into target/venv");
-    run(command("python3").args(["-m", "venv"]).arg(&venv))?;
+    say(&format!(
+        "installing {} into target/{name}",
+        requirements.display()
+    ));
+    run(command("python3")
+        .args(["-m", "venv", "--clear"])
+        .arg(&venv))?;
     run(command(venv.join("bin/pip"))
         .args(["install", "--quiet", "--disable-pip-version-check", "-r"])
         .arg(&requirements))?;

@@ -1,19 +1,20 @@
 //! A client of the Octavia API that shows requests and answers as they are.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use bytes::Bytes;
-use http_body_util::{BodyExt, Full};
 use hyper::{HeaderMap, Method};
-use hyper_util::rt::TokioIo;
 use serde_json::Value;
 
+use crate::http;
+
 /// Speaks to one API server; one connection a request.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Api {
     address: SocketAddr,
+    token: Option<Arc<str>>,
 }
 
 /// Status, headers and JSON body; `Value::Null` when the body is empty.
@@ -36,7 +37,18 @@ impl Answer {
 
 impl Api {
     pub fn new(address: SocketAddr) -> Self {
-        Self { address }
+        Self {
+            address,
+            token: None,
+        }
+    }
+
+    /// As somebody who has this token.
+    pub fn with_token(&self, token: &str) -> Self {
+        Self {
+            address: self.address,
+            token: Some(token.into()),
+        }
     }
 
     pub fn address(&self) -> SocketAddr {
@@ -61,42 +73,18 @@ impl Api {
 
     async fn call(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Answer> {
         let what = format!("{method} {path}");
-        tokio::time::timeout(Duration::from_secs(30), self.exchange(method, path, body))
+        let path = format!("/v2/{path}");
+        let token = self.token.as_deref().map(|token| ("x-auth-token", token));
+        let headers: Vec<_> = token.into_iter().collect();
+        let exchange = http::exchange(self.address, method, &path, &headers, body);
+        let reply = tokio::time::timeout(Duration::from_secs(30), exchange)
             .await
             .with_context(|| format!("{what}: no answer within 30 s"))?
-            .context(what)
-    }
-
-    async fn exchange(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Answer> {
-        let stream = tokio::net::TcpStream::connect(self.address)
-            .await
-            .context("connect")?;
-        let (mut sender, connection) =
-            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
-        let connection = tokio::spawn(connection);
-        let mut request = hyper::Request::builder()
-            .method(method)
-            .uri(format!("/v2/{path}"))
-            .header("host", self.address.to_string())
-            .header("accept", "application/json");
-        if body.is_some() {
-            request = request.header("content-type", "application/json");
-        }
-        let bytes = body.map_or_else(Bytes::new, |body| Bytes::from(body.to_string()));
-        let response = sender.send_request(request.body(Full::new(bytes))?).await?;
-        let status = response.status().as_u16();
-        let headers = response.headers().clone();
-        let bytes = response.into_body().collect().await?.to_bytes();
-        connection.abort();
-        let body = if bytes.is_empty() {
-            Value::Null
-        } else {
-            serde_json::from_slice(&bytes).context("answer is not JSON")?
-        };
+            .context(what)?;
         Ok(Answer {
-            status,
-            headers,
-            body,
+            status: reply.status,
+            headers: reply.headers,
+            body: reply.body,
         })
     }
 

@@ -5,11 +5,17 @@
 mod api;
 mod balancer;
 mod client;
+mod group;
+pub mod http;
 mod inside;
+pub mod keystone;
 mod member;
+mod region;
 mod replica;
 pub mod scene;
 mod stack;
+mod tempest;
+mod venv;
 
 pub use api::{Answer, Api};
 pub use balancer::Balancer;
@@ -19,5 +25,8 @@ pub use client::{
 };
 pub use inside::{Background, Stop, inside};
 pub use member::{Member, Service};
+pub use region::Region;
 pub use replica::{Replica, control_plane};
 pub use stack::{NETWORKS, Stack, StackOptions, binary};
+pub use tempest::{Roles, Summary, run_tempest};
+pub use venv::venv;

@@ -23,17 +23,26 @@ pub struct Replica {
 impl Replica {
     /// Starts it and returns when its API answers. Its database must have the schema.
     pub fn start(database: &str) -> Result<Self> {
-        let mut replica = Self::launch(database)?;
+        Self::start_with(database, "")
+    }
+
+    /// The same, with more configuration (TOML).
+    pub fn start_with(database: &str, config: &str) -> Result<Self> {
+        let mut replica = Self::launch_with(database, config)?;
         replica.wait_until_it_listens()?;
         Ok(replica)
     }
 
     /// Starts it and does not wait.
     pub fn launch(database: &str) -> Result<Self> {
+        Self::launch_with(database, "")
+    }
+
+    fn launch_with(database: &str, config: &str) -> Result<Self> {
         let directory = tempfile::tempdir()?;
         let log = File::create(directory.path().join("log"))?;
-        let mut child = command(database, &directory)?
-            .arg("all")
+        let mut child = command(database, config, &directory)?
+            .args(["all", "--bind", "127.0.0.1:0"])
             .stdout(Stdio::piped())
             .stderr(log)
             .spawn()
@@ -59,7 +68,7 @@ impl Replica {
 
     /// The API; an error while it is not known to listen.
     pub fn api(&self) -> Result<Api> {
-        self.api.context("the API does not listen yet")
+        self.api.clone().context("the API does not listen yet")
     }
 
     /// `kill -9`.
@@ -100,24 +109,22 @@ impl Drop for Replica {
 /// Runs `control-plane` with these arguments on a database, to its end.
 pub fn control_plane(database: &str, arguments: &[&str]) -> Result<Output> {
     let directory = tempfile::tempdir()?;
-    command(database, &directory)?
+    command(database, "", &directory)?
         .args(arguments)
         .output()
         .context("run control-plane")
 }
 
-fn command(database: &str, directory: &TempDir) -> Result<Command> {
-    let config: PathBuf = directory.path().join("control-plane.toml");
+fn command(database: &str, config: &str, directory: &TempDir) -> Result<Command> {
+    let file: PathBuf = directory.path().join("control-plane.toml");
     let state = directory.path().join("state");
     std::fs::create_dir_all(&state)?;
     std::fs::write(
-        &config,
+        &file,
         format!(
             r#"
 [database]
 url = "{database}"
-[api]
-bind = "127.0.0.1:0"
 [worker]
 lease_ms = 3000
 poll_ms = 100
@@ -127,11 +134,12 @@ network = "network_noop_driver"
 amphora = "amphora_noop_driver"
 [local]
 state_dir = "{}"
+{config}
 "#,
             state.display()
         ),
     )?;
     let mut command = Command::new(binary("control-plane")?);
-    command.arg("--config").arg(config).stdin(Stdio::null());
+    command.arg("--config").arg(file).stdin(Stdio::null());
     Ok(command)
 }

@@ -129,7 +129,7 @@ impl Stack {
     }
 
     pub fn api(&self) -> Api {
-        self.api
+        self.api.clone()
     }
 
     pub fn local(&self) -> &LocalStack {
