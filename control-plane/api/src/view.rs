@@ -215,7 +215,7 @@ pub(crate) fn member(item: &Member) -> Value {
         "operating_status": item.operating_status,
         "provisioning_status": item.provisioning_status,
         "admin_state_up": item.admin_state_up,
-        "address": item.address,
+        "address": item.address.to_string(),
         "protocol_port": item.protocol_port,
         "weight": item.weight,
         "backup": item.backup,
@@ -404,7 +404,7 @@ fn pool_status(pool: &Pool) -> Value {
                 "name": member.name,
                 "operating_status": member.operating_status,
                 "provisioning_status": member.provisioning_status,
-                "address": member.address,
+                "address": member.address.to_string(),
                 "protocol_port": member.protocol_port,
             })
         })

@@ -21,6 +21,7 @@ mod rules;
 #[cfg(any(test, feature = "sample"))]
 pub mod sample;
 pub mod spec;
+mod spelled_ip;
 mod status;
 mod text;
 mod timestamp;
@@ -43,6 +44,7 @@ pub use outcome::{Settlement, Unserved, UnservedObject, settle};
 pub use pool::{LbAlgorithm, Pool, PoolProtocol, SessionPersistence, SessionPersistenceType};
 pub use provider::{Provider, ProviderFeature, ProviderSupport};
 pub use rules::Rules;
+pub use spelled_ip::SpelledIp;
 pub use status::{AmphoraStatus, OperatingStatus, ProvisioningStatus};
 pub use text::UnknownWord;
 pub use timestamp::{Clock, Timestamp};

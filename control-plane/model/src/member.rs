@@ -2,7 +2,9 @@
 
 use std::net::IpAddr;
 
-use crate::{MemberId, OperatingStatus, ProvisioningStatus, SubnetId, Timestamp, VnicType};
+use crate::{
+    MemberId, OperatingStatus, ProvisioningStatus, SpelledIp, SubnetId, Timestamp, VnicType,
+};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Member {
@@ -12,7 +14,7 @@ pub struct Member {
     pub admin_state_up: bool,
     pub provisioning_status: ProvisioningStatus,
     pub operating_status: OperatingStatus,
-    pub address: IpAddr,
+    pub address: SpelledIp,
     /// 1-65535.
     pub protocol_port: u16,
     /// 0-256; 0 drains.

@@ -146,7 +146,7 @@ pub fn member(number: u8, subnet: Option<SubnetId>) -> Member {
         admin_state_up: true,
         provisioning_status: ProvisioningStatus::PendingCreate,
         operating_status: OperatingStatus::NoMonitor,
-        address: IpAddr::V4(Ipv4Addr::new(10, 0, 1, number)),
+        address: IpAddr::V4(Ipv4Addr::new(10, 0, 1, number)).into(),
         protocol_port: 80,
         weight: 1,
         backup: false,

@@ -351,7 +351,7 @@ fn not_yet(pool: &Pool, what: &str) -> String {
 fn compile_member(member: &Member) -> wire::Member {
     wire::Member {
         id: member.id.0,
-        address: member.address,
+        address: member.address.ip(),
         protocol_port: member.protocol_port,
         weight: member.weight,
         backup: member.backup,

@@ -8,6 +8,7 @@ use lb_drivers::amphora::HttpsAmphoraDriver;
 use lb_drivers::local::{LocalStack, StackConfig};
 use lb_drivers::noop::{NoopAmphoraDriver, NoopCompute, NoopNetwork};
 use lb_drivers::{AmphoraDriver, CertificateAuthority, Compute, Network};
+use lb_model::{ProviderSupport, Rules};
 use tokio::net::UdpSocket;
 
 use crate::config::{Config, Drivers};
@@ -65,6 +66,20 @@ impl Cloud {
             }
             Self::Noop { amphora, .. } => Arc::new(amphora.clone()),
         }
+    }
+
+    /// What the API lets a client ask for: without an amphora there is nothing that it cannot do.
+    pub(crate) fn rules(&self) -> Rules {
+        let mut rules = Rules::default();
+        match self {
+            Self::Local(_) => {}
+            Self::Noop { .. } => {
+                for provider in &mut rules.providers {
+                    provider.support = ProviderSupport::EVERYTHING;
+                }
+            }
+        }
+        rules
     }
 
     /// Where heartbeats come in; `None` where nobody sends any.

@@ -205,6 +205,7 @@ async fn api(
             denylist_vip_networks: config.api.denylist_vip_networks.clone(),
             default_project_id: Some(LOCAL_PROJECT.to_owned()),
             serve_network_lookups: true,
+            rules: cloud.rules(),
             ..ApiConfig::default()
         }),
         clock,

@@ -173,15 +173,16 @@ fn build_pool(
     let mut seen = std::collections::BTreeSet::new();
     for spec in &definition.members {
         check_member(
-            spec.address,
+            spec.address.ip(),
             spec.request_sriov,
             pool.protocol,
+            true,
             load_balancer,
             rules,
         )?;
-        if !seen.insert((spec.address, spec.protocol_port)) {
+        if !seen.insert((spec.address.ip(), spec.protocol_port)) {
             return Err(Fault::DuplicateMember {
-                address: spec.address,
+                address: spec.address.ip(),
                 port: spec.protocol_port,
             });
         }

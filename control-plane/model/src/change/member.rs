@@ -24,19 +24,20 @@ pub fn create_member(
     require_mutable_pool(pool)?;
     require_mutable(&graph.load_balancer)?;
     check_member(
-        spec.address,
+        spec.address.ip(),
         spec.request_sriov,
         protocol,
+        is_listening(graph, pool_id),
         &graph.load_balancer,
         rules,
     )?;
     let taken = pool
         .members
         .iter()
-        .any(|member| key(member) == (spec.address, spec.protocol_port));
+        .any(|member| key(member) == (spec.address.ip(), spec.protocol_port));
     if taken {
         return Err(Fault::DuplicateMember {
-            address: spec.address,
+            address: spec.address.ip(),
             port: spec.protocol_port,
         });
     }
@@ -48,8 +49,16 @@ pub fn create_member(
     Ok(())
 }
 
-const fn key(member: &Member) -> (IpAddr, u16) {
-    (member.address, member.protocol_port)
+/// Whether a listener sends to the pool by default.
+fn is_listening(graph: &Graph, pool: PoolId) -> bool {
+    graph
+        .listeners
+        .iter()
+        .any(|listener| listener.default_pool_id == Some(pool))
+}
+
+fn key(member: &Member) -> (IpAddr, u16) {
+    (member.address.ip(), member.protocol_port)
 }
 
 impl MemberCreate {
@@ -72,7 +81,7 @@ impl MemberCreate {
             } else {
                 OperatingStatus::NoMonitor
             },
-            address: self.address,
+            address: self.address.clone(),
             protocol_port: self.protocol_port,
             weight: self.weight.unwrap_or(1),
             backup: self.backup.unwrap_or(false),
@@ -200,13 +209,14 @@ pub fn batch_update_members(
         members.push(member);
     }
     for spec in &batch.members {
-        if kept.contains(&(spec.address, spec.protocol_port)) {
+        if kept.contains(&(spec.address.ip(), spec.protocol_port)) {
             continue;
         }
         check_member(
-            spec.address,
+            spec.address.ip(),
             spec.request_sriov,
             pool.protocol,
+            is_listening(graph, pool_id),
             load_balancer,
             rules,
         )?;
@@ -229,12 +239,13 @@ fn index(batch: &MemberBatch) -> Result<BTreeMap<(IpAddr, u16), &MemberCreate>, 
     let mut wanted = BTreeMap::new();
     for spec in &batch.members {
         if wanted
-            .insert((spec.address, spec.protocol_port), spec)
+            .insert((spec.address.ip(), spec.protocol_port), spec)
             .is_some()
         {
             return Err(Fault::validation(format!(
                 "Member {}:{} is given more than once.",
-                spec.address, spec.protocol_port
+                spec.address.ip(),
+                spec.protocol_port
             )));
         }
     }

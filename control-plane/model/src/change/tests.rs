@@ -51,7 +51,7 @@ fn everything() -> Rules {
 
 fn member_at(last: u8) -> crate::Member {
     let mut member = sample::member(last, None);
-    member.address = std::net::IpAddr::from([10, 0, 0, last]);
+    member.address = std::net::IpAddr::from([10, 0, 0, last]).into();
     member
 }
 

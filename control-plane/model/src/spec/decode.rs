@@ -12,7 +12,7 @@ use ipnet::IpNet;
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use crate::{Fault, HttpVersion};
+use crate::{Fault, HttpVersion, SpelledIp};
 
 /// An attribute of a PUT: absent keeps, null resets.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -324,6 +324,11 @@ pub fn parse_uuid(text: &str) -> Option<Uuid> {
 }
 
 pub(crate) fn ip(value: &Value) -> Result<IpAddr, Reason> {
+    spelled_ip(value).map(|address| address.ip())
+}
+
+/// The same, for those that are answered as they were given.
+pub(crate) fn spelled_ip(value: &Value) -> Result<SpelledIp, Reason> {
     value
         .as_str()
         .and_then(|text| text.parse().ok())

@@ -4,15 +4,17 @@ use std::net::IpAddr;
 
 use serde_json::Value;
 
-use super::decode::{Field, Object, boolean, integer, ip, root_value, tags, text, uuid_or_empty};
-use crate::{Fault, SubnetId};
+use super::decode::{
+    Field, Object, boolean, integer, ip, root_value, spelled_ip, tags, text, uuid_or_empty,
+};
+use crate::{Fault, SpelledIp, SubnetId};
 
 /// A member to be. In a batch what is `None` may also mean "as it is".
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MemberCreate {
     pub name: Option<String>,
     pub admin_state_up: Option<bool>,
-    pub address: IpAddr,
+    pub address: SpelledIp,
     pub protocol_port: u16,
     pub weight: Option<u16>,
     pub backup: Option<bool>,
@@ -52,7 +54,7 @@ impl MemberCreate {
         Ok(Self {
             name: object.optional("name", text(255))?,
             admin_state_up: object.optional("admin_state_up", boolean)?,
-            address: object.required("address", ip)?,
+            address: object.required("address", spelled_ip)?,
             protocol_port: object.required("protocol_port", port())?,
             weight: object.optional("weight", weight())?,
             backup: object.optional("backup", boolean)?,

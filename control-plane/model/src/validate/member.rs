@@ -5,10 +5,12 @@ use std::net::IpAddr;
 use super::unsupported;
 use crate::{Fault, LoadBalancer, PoolProtocol, Rules};
 
+/// `listening`: a listener sends to the pool.
 pub(crate) fn check_member(
     address: IpAddr,
     request_sriov: bool,
     pool_protocol: PoolProtocol,
+    listening: bool,
     load_balancer: &LoadBalancer,
     rules: &Rules,
 ) -> Result<(), Fault> {
@@ -24,7 +26,7 @@ pub(crate) fn check_member(
     let same_family = load_balancer
         .vip_addresses()
         .any(|vip| vip.is_ipv4() == address.is_ipv4());
-    if datagram && !same_family {
+    if datagram && listening && !same_family {
         return Err(unsupported(
             &load_balancer.provider,
             format!("{pool_protocol} member of another address family than every VIP"),

@@ -228,7 +228,7 @@ fn any_pool(pool: &mut Pool, choices: &mut Choices) {
     }
     for member in &mut pool.members {
         member.name = choices.text();
-        member.address = choices.address();
+        member.address = choices.address().into();
         member.protocol_port = choices.next() as u16;
         member.weight = choices.below(257) as u16;
         member.backup = choices.flag();
