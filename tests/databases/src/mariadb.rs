@@ -51,9 +51,9 @@ pub(crate) fn server(home: &Home) -> Result<Command> {
         .args(["--skip-name-resolve", "--skip-log-bin"])
         .args(["--character-set-server=utf8mb4", "--max-connections=500"])
         .args(["--performance-schema=0", "--innodb-buffer-pool-size=64M"])
-        // Nothing of this has to survive the machine.
+        // What is committed has to survive the server, not the machine.
         .args(["--innodb-flush-method=nosync", "--innodb-doublewrite=0"])
-        .args(["--innodb-flush-log-at-trx-commit=0", "--sync-frm=0"]);
+        .args(["--innodb-flush-log-at-trx-commit=2", "--sync-frm=0"]);
     Ok(command)
 }
 

@@ -31,8 +31,8 @@ pub(crate) fn start() -> Result<Server> {
         .arg("-k")
         .arg(home.path())
         .args(["-c", "listen_addresses=", "-c", "max_connections=500"])
-        // Nothing of this has to survive the machine.
-        .args(["-c", "fsync=off", "-c", "synchronous_commit=off"])
+        // What is committed has to survive the server, not the machine.
+        .args(["-c", "fsync=off"])
         .args(["-c", "full_page_writes=off", "-c", "shared_buffers=64MB"]);
     let process = Process::start(home, command, move |home| {
         Command::new(&pg_isready)

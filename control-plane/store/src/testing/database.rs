@@ -49,11 +49,13 @@ impl TestDatabase {
         let Some(server) = server() else {
             return Self::sqlite().await;
         };
-        let name = take_free();
+        let (name, known) = take_free();
         let url = with_name(&server, &name);
-        let admin = administrator(&server).await;
-        create(&admin, &name).await;
-        close(admin).await;
+        if !known {
+            let admin = administrator(&server).await;
+            create(&admin, &name).await;
+            close(admin).await;
+        }
         let store = Store::connect(&url)
             .await
             .expect("connect to a test database");
@@ -146,18 +148,20 @@ fn free() -> std::sync::MutexGuard<'static, (Vec<String>, usize)> {
     FREE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A name nobody uses at the same time: tests that run at once have different slots, or are one process.
-fn take_free() -> String {
+/// A name nobody uses at the same time, and whether this process made such a database before: tests that run at once
+/// have different slots, or are one process.
+fn take_free() -> (String, bool) {
     let mut free = free();
     if let Some(name) = free.0.pop() {
-        return name;
+        return (name, true);
     }
     free.1 += 1;
     let number = free.1;
-    match std::env::var("NEXTEST_TEST_GLOBAL_SLOT") {
+    let name = match std::env::var("NEXTEST_TEST_GLOBAL_SLOT") {
         Ok(slot) => format!("lb_slot_{slot}_{number}"),
         Err(_) => format!("lb_process_{}_{number}", std::process::id()),
-    }
+    };
+    (name, false)
 }
 
 /// A file with this content. In memory where there is some: tests are about order, not about disks.
