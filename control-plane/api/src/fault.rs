@@ -8,6 +8,9 @@ use lb_model::{Fault, FaultKind};
 use lb_store::StoreError;
 use serde_json::{Value, json};
 
+use crate::audit::CreatedId;
+use crate::policy::Rule;
+
 /// An answer that is not the one asked for.
 #[derive(Debug)]
 pub(crate) struct ApiFault {
@@ -82,10 +85,15 @@ impl ApiFault {
         )
     }
 
-    pub(crate) fn forbidden() -> Self {
+    /// Names the rule, so that who is refused knows what to ask for.
+    pub(crate) fn forbidden(rule: Option<Rule>) -> Self {
+        let text = "Policy does not allow this request to be performed.";
         Self::resource(
             StatusCode::FORBIDDEN,
-            "Policy does not allow this request to be performed.",
+            match rule {
+                Some(rule) => format!("{text} It needs {}.", rule.name()),
+                None => text.to_owned(),
+            },
         )
     }
 
@@ -164,10 +172,16 @@ fn json_body(value: &Value) -> (&'static str, String) {
     ("application/json", value.to_string())
 }
 
-/// A JSON answer.
+/// A JSON answer; one of 201 is `{"<root>": {"id": …}}`.
 pub(crate) fn answer(status: StatusCode, value: &Value) -> Response<Body> {
     let mut response = Response::new(Body::from(value.to_string()));
     *response.status_mut() = status;
+    if status == StatusCode::CREATED
+        && let Some(created) = value.as_object().and_then(|root| root.values().next())
+        && let Some(id) = created["id"].as_str()
+    {
+        response.extensions_mut().insert(CreatedId(id.to_owned()));
+    }
     response
         .headers_mut()
         .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -260,16 +274,16 @@ impl From<DriverError> for ApiFault {
 impl From<IdentityError> for ApiFault {
     fn from(error: IdentityError) -> Self {
         match error {
-            IdentityError::Unauthenticated => {
+            IdentityError::Unauthenticated { challenge } => {
                 let mut fault = Self::new(
                     StatusCode::UNAUTHORIZED,
                     Shape::Identity(
                         "The request you have made requires authentication.".to_owned(),
                     ),
                 );
-                fault
-                    .headers
-                    .push((WWW_AUTHENTICATE, HeaderValue::from_static("Keystone")));
+                let challenge = HeaderValue::from_str(&challenge)
+                    .unwrap_or(HeaderValue::from_static("Keystone"));
+                fault.headers.push((WWW_AUTHENTICATE, challenge));
                 fault
             }
             IdentityError::Unavailable { .. } => {

@@ -5,11 +5,12 @@
 //! are stored, and anything else that nothing changed. It never talks to an amphora and keeps no state of its own.
 //! Shapes and texts: `docs/compatibility.md`, `docs/errors.md`.
 
+mod audit;
 mod discovery;
 mod fault;
 mod network_lookup;
 mod page;
-mod policy;
+pub mod policy;
 mod query_string;
 mod request;
 mod route;
@@ -19,6 +20,7 @@ mod v2;
 mod view;
 mod vip;
 
+pub use audit::RemoteAddress;
 pub use route::{Route, RouteKind};
 pub use serve::router;
 pub use state::{ApiConfig, ApiState, ListFeatures};

@@ -34,7 +34,7 @@ impl Page {
     /// A list over all projects the caller may see.
     pub(crate) fn parse(request: &Request) -> Result<Self> {
         let mut page = Self::parse_nested(request)?;
-        page.query.project_id = policy::listed_project(&request.caller, page.query.project_id)?;
+        page.query.project_id = policy::listed_project(request, page.query.project_id)?;
         Ok(page)
     }
 

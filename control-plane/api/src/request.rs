@@ -1,5 +1,7 @@
 //! A request that is routed, read and authenticated.
 
+use std::sync::Arc;
+
 use axum::body::Bytes;
 use axum::http::StatusCode;
 use lb_drivers::Caller;
@@ -10,10 +12,13 @@ use uuid::Uuid;
 
 use crate::ApiState;
 use crate::fault::{ApiFault, Result};
+use crate::policy::Rule;
 
 pub(crate) struct Request {
     pub(crate) state: ApiState,
-    pub(crate) caller: Caller,
+    pub(crate) caller: Arc<Caller>,
+    /// What the route and method are to policy.
+    pub(crate) rule: Option<Rule>,
     /// Path as sent, for links.
     pub(crate) path: String,
     /// Scheme and authority links start with.

@@ -4,6 +4,7 @@
 
 use axum::http::Method;
 
+use crate::policy::Rule;
 use crate::query_string;
 
 /// A path that exists. Ids are as sent: what is no UUID is not found, like any other unknown id.
@@ -219,6 +220,77 @@ impl Route {
             | Self::Ports
             | Self::Port(_)
             | Self::Extensions => GET,
+        }
+    }
+
+    /// What policy decides on; `None` for what it does not govern.
+    pub fn rule(&self, method: &Method) -> Option<Rule> {
+        let of = |get, post, put, delete| match *method {
+            Method::GET => get,
+            Method::POST => post,
+            Method::PUT => put,
+            Method::DELETE => delete,
+            _ => None,
+        };
+        let list = |get, post| of(Some(get), Some(post), None, None);
+        let item = |get, put, delete| of(Some(get), None, Some(put), Some(delete));
+        let get = |get| of(Some(get), None, None, None);
+        let put = |put| of(None, None, Some(put), None);
+        match self {
+            Self::LoadBalancers => list(Rule::LoadBalancerGetAll, Rule::LoadBalancerPost),
+            Self::LoadBalancer(_) => item(
+                Rule::LoadBalancerGetOne,
+                Rule::LoadBalancerPut,
+                Rule::LoadBalancerDelete,
+            ),
+            Self::LoadBalancerStats(_) => get(Rule::LoadBalancerGetStats),
+            Self::LoadBalancerStatus(_) => get(Rule::LoadBalancerGetStatus),
+            Self::LoadBalancerFailover(_) => put(Rule::LoadBalancerPutFailover),
+            Self::LoadBalancerReconcile(_) => get(Rule::LoadBalancerGetReconcile),
+            Self::Listeners => list(Rule::ListenerGetAll, Rule::ListenerPost),
+            Self::Listener(_) => item(
+                Rule::ListenerGetOne,
+                Rule::ListenerPut,
+                Rule::ListenerDelete,
+            ),
+            Self::ListenerStats(_) => get(Rule::ListenerGetStats),
+            Self::Pools => list(Rule::PoolGetAll, Rule::PoolPost),
+            Self::Pool(_) => item(Rule::PoolGetOne, Rule::PoolPut, Rule::PoolDelete),
+            Self::Members(_) => of(
+                Some(Rule::MemberGetAll),
+                Some(Rule::MemberPost),
+                Some(Rule::MemberPut),
+                None,
+            ),
+            Self::Member(..) => item(Rule::MemberGetOne, Rule::MemberPut, Rule::MemberDelete),
+            Self::HealthMonitors => list(Rule::HealthMonitorGetAll, Rule::HealthMonitorPost),
+            Self::HealthMonitor(_) => item(
+                Rule::HealthMonitorGetOne,
+                Rule::HealthMonitorPut,
+                Rule::HealthMonitorDelete,
+            ),
+            Self::L7Policies => list(Rule::L7PolicyGetAll, Rule::L7PolicyPost),
+            Self::L7Policy(_) => item(
+                Rule::L7PolicyGetOne,
+                Rule::L7PolicyPut,
+                Rule::L7PolicyDelete,
+            ),
+            Self::L7Rules(_) => list(Rule::L7RuleGetAll, Rule::L7RulePost),
+            Self::L7Rule(..) => item(Rule::L7RuleGetOne, Rule::L7RulePut, Rule::L7RuleDelete),
+            Self::Amphorae => get(Rule::AmphoraGetAll),
+            Self::Amphora(_) => get(Rule::AmphoraGetOne),
+            Self::AmphoraStats(_) => get(Rule::AmphoraGetStats),
+            Self::AmphoraFailover(_) => put(Rule::AmphoraPutFailover),
+            Self::Providers => get(Rule::ProviderGetAll),
+            Self::Discovery
+            | Self::V2
+            | Self::Networks
+            | Self::Network(_)
+            | Self::Subnets
+            | Self::Subnet(_)
+            | Self::Ports
+            | Self::Port(_)
+            | Self::Extensions => None,
         }
     }
 

@@ -1,17 +1,21 @@
-//! From an HTTP request to an answer: routing, negotiation, size, identity, request id.
+//! From an HTTP request to an answer: routing, negotiation, size, identity, request id, audit.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::http::header::{ACCEPT, CONTENT_TYPE, HOST};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use lb_model::Fault;
+use tokio::sync::Semaphore;
 use tracing::Instrument;
 use uuid::Uuid;
 
+use crate::audit::{self, Account, Act, RemoteAddress};
 use crate::fault::{ApiFault, Result, empty};
 use crate::request::Request;
 use crate::{ApiState, Route, RouteKind, query_string, v2};
@@ -20,26 +24,93 @@ use crate::{ApiState, Route, RouteKind, query_string, v2};
 const MAX_BODY: usize = 114_688;
 /// A body that takes longer is given up.
 const BODY_TIMEOUT: Duration = Duration::from_secs(60);
+/// Writes under way; more wait, each with its connection.
+const MAX_WRITES: usize = 1024;
 const REQUEST_ID: &str = "x-openstack-request-id";
 
 /// The whole API as one service.
 pub fn router(state: ApiState) -> Router {
-    Router::new().fallback(serve).with_state(state)
+    let writes = Arc::new(Semaphore::new(MAX_WRITES));
+    Router::new()
+        .fallback(serve)
+        .with_state(Server { state, writes })
 }
 
-async fn serve(
-    State(state): State<ApiState>,
-    request: axum::http::Request<Body>,
-) -> Response<Body> {
+#[derive(Clone)]
+struct Server {
+    state: ApiState,
+    /// For writes under way, whose callers may be gone.
+    writes: Arc<Semaphore>,
+}
+
+async fn serve(State(server): State<Server>, request: axum::http::Request<Body>) -> Response<Body> {
     let request_id = format!("req-{}", Uuid::new_v4());
-    let span = tracing::info_span!(
+    // Of the level of an error, so that no line of the request lacks its ids whatever is logged.
+    let span = tracing::error_span!(
         "request",
         request_id,
         method = %request.method(),
-        path = request.uri().path(),
+        path = audit::bounded(request.uri().path()),
         global_request_id = global_request_id(request.headers()),
     );
-    let result = respond(state, request).instrument(span.clone()).await;
+    respond(server, request, request_id).instrument(span).await
+}
+
+/// The id a caller gave to a chain of requests: `req-` and a UUID.
+fn global_request_id(headers: &HeaderMap) -> Option<&str> {
+    let id = headers.get(REQUEST_ID)?.to_str().ok()?;
+    let uuid = id.strip_prefix("req-")?;
+    (uuid.len() == 36 && Uuid::try_parse(uuid).is_ok()).then_some(id)
+}
+
+/// A write goes on when its caller hangs up: what was begun is finished and recorded.
+async fn respond(
+    server: Server,
+    request: axum::http::Request<Body>,
+    request_id: String,
+) -> Response<Body> {
+    let Server { state, writes } = server;
+    let (parts, body) = request.into_parts();
+    if parts.method == Method::OPTIONS {
+        return empty(StatusCode::OK);
+    }
+    let body = match read(body).await {
+        Ok(body) => body,
+        Err(fault) => return finish(Err(fault), &request_id),
+    };
+    let is_write = audit::is_write(&parts.method);
+    let remote = parts.extensions.get::<RemoteAddress>().copied();
+    let work = async move {
+        let mut account = Account::default();
+        let result = handle(state, parts, body, &mut account).await;
+        let response = finish(result, &request_id);
+        audit::record(&account, remote, &response);
+        response
+    };
+    if !is_write {
+        return work.await;
+    }
+    // The semaphore is never closed.
+    let permit = writes.acquire_owned().await.ok();
+    let task = tokio::spawn(
+        async move {
+            let response = work.await;
+            drop(permit);
+            response
+        }
+        .in_current_span(),
+    );
+    task.await.unwrap_or_else(|_| {
+        ApiFault::resource(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "The request was not finished.",
+        )
+        .into_response()
+    })
+}
+
+/// The answer with the id of its request, where answers have one.
+fn finish(result: Result<Response<Body>>, request_id: &str) -> Response<Body> {
     let (mut response, tagged) = match result {
         Ok(response) => (response, true),
         Err(fault) => {
@@ -47,29 +118,24 @@ async fn serve(
             (fault.into_response(), tagged)
         }
     };
-    span.in_scope(|| tracing::debug!(status = response.status().as_u16(), "answered"));
-    if tagged && let Ok(value) = HeaderValue::from_str(&request_id) {
+    tracing::debug!(status = response.status().as_u16(), "answered");
+    if tagged && let Ok(value) = HeaderValue::from_str(request_id) {
         response.headers_mut().insert(REQUEST_ID, value);
     }
     response
 }
 
-/// The id a caller gave to a chain of requests.
-fn global_request_id(headers: &HeaderMap) -> Option<&str> {
-    headers
-        .get(REQUEST_ID)
-        .and_then(|value| value.to_str().ok())
-        .filter(|id| id.starts_with("req-") && id.len() <= 64)
-}
-
-async fn respond(state: ApiState, request: axum::http::Request<Body>) -> Result<Response<Body>> {
-    let (parts, body) = request.into_parts();
-    if parts.method == Method::OPTIONS {
-        return Ok(empty(StatusCode::OK));
-    }
-    let body = read(body).await?;
+async fn handle(
+    state: ApiState,
+    parts: Parts,
+    body: Bytes,
+    account: &mut Account,
+) -> Result<Response<Body>> {
     let route = Route::parse(parts.uri.path())
         .filter(|route| !route.is_network_service() || state.config.serve_network_lookups);
+    account.act = route
+        .as_ref()
+        .and_then(|route| Act::new(route, &parts.method, parts.uri.path()));
     let authenticates = route.as_ref().is_none_or(Route::needs_authentication);
     let caller = if authenticates {
         let token = parts
@@ -78,19 +144,16 @@ async fn respond(state: ApiState, request: axum::http::Request<Body>) -> Result<
             .and_then(|value| value.to_str().ok());
         state.identity.authenticate(token).await?
     } else {
-        lb_drivers::Caller {
-            user_id: None,
-            project_id: None,
-            roles: Vec::new(),
-            is_admin: false,
-        }
+        Arc::default()
     };
+    account.caller = Some(Arc::clone(&caller));
     let route = route.ok_or_else(ApiFault::unknown_path)?;
     check_accept(&parts.headers)?;
     check_method(&route, &parts.method)?;
     let request = Request {
         origin: origin(&state, &parts.headers),
         caller,
+        rule: route.rule(&parts.method),
         path: parts.uri.path().to_owned(),
         query: parts
             .uri

@@ -7,11 +7,17 @@ use lb_model::{Clock, NetworkId, Rules, Timestamp, Topology};
 use lb_store::Store;
 use serde::{Deserialize, Serialize};
 
+use crate::policy::Policy;
+
+/// Reads the time; tests hand in one that stands still.
+pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
+
 #[derive(Clone)]
 pub struct ApiState {
     pub store: Store,
     pub network: Arc<dyn Network>,
     pub identity: Arc<dyn Identity>,
+    pub policy: Arc<Policy>,
     pub config: Arc<ApiConfig>,
     pub clock: Clock,
 }

@@ -267,7 +267,8 @@ struct Scope<'a> {
 impl Scope<'_> {
     /// Another project's object is as good as absent; one without a project is everybody's.
     fn may_use(&self, owner: Option<&str>) -> bool {
-        self.caller.is_admin || owner.is_none_or(|owner| owner == self.project_id)
+        self.state.policy.is_admin(self.caller)
+            || owner.is_none_or(|owner| owner == self.project_id)
     }
 
     async fn subnet(&self, id: SubnetId) -> Result<Subnet> {

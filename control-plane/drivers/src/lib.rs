@@ -9,7 +9,7 @@
 //! | [`compute`] | [`Compute`] | `local`: a network namespace with an agent process; `noop` |
 //! | [`network`] | [`Network`] | `local`: bridges and veth pairs in a namespace of their own; `noop` |
 //! | [`amphora`] | [`AmphoraDriver`] | `https`: the agent's REST interface over mutual TLS; `noop` |
-//! | [`identity`] | [`Identity`] | `none`: every caller is an administrator |
+//! | [`identity`] | [`Identity`] | `keystone`: tokens of OpenStack; `none`: every caller is an administrator |
 //! | [`certificates`] | | own certificate authorities |
 //! | [`local`] | | the machine-wide stack that the two `local` drivers share |
 //! | [`noop`] | | a cloud that is not there |
@@ -21,6 +21,7 @@ pub mod compute;
 mod error;
 #[cfg(feature = "fake")]
 pub mod fake;
+mod http;
 pub mod identity;
 pub mod local;
 pub mod network;
@@ -32,6 +33,7 @@ pub use amphora::{AmphoraDriver, AmphoraError, Endpoint};
 pub use certificates::{CertificateAuthority, CertificateError, ServerCertificate};
 pub use compute::{Compute, Server, ServerSpec, ServerStatus};
 pub use error::DriverError;
+pub use http::ServiceError;
 pub use identity::{Caller, Identity, IdentityError};
 pub use local::{LocalStack, StackConfig};
 pub use network::Network;

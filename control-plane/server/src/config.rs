@@ -1,7 +1,7 @@
 //! The configuration file: TOML, read once, every problem reported together, unknown keys refused.
 //!
 //! Each field names the option of Octavia it mirrors, where there is one. Secrets are given by file path, except the
-//! password of the database, which is part of its URL and never shown.
+//! password of the database, which is part of its URL, and those of Keystone's service user; they are never shown.
 
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
@@ -10,12 +10,17 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 
+use crate::identity::{AuthStrategy, KeystoneAuthtoken};
+use crate::policy::OsloPolicy;
+
 /// Everything a process of the control plane can be told.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Config {
     pub(crate) database: Database,
     pub(crate) api: Api,
+    pub(crate) keystone_authtoken: KeystoneAuthtoken,
+    pub(crate) oslo_policy: OsloPolicy,
     pub(crate) worker: Worker,
     pub(crate) health_manager: HealthManager,
     pub(crate) housekeeping: Housekeeping,
@@ -38,6 +43,8 @@ pub(crate) struct Database {
 pub(crate) struct Api {
     /// Address and port of the REST API (`api_settings.bind_host`, `bind_port`).
     pub(crate) bind: SocketAddr,
+    /// `keystone`, or `noauth` where whoever reaches the API may do everything (`api_settings.auth_strategy`).
+    pub(crate) auth_strategy: AuthStrategy,
     /// What links in answers begin with; from the request when absent (`api_settings.api_base_uri`).
     pub(crate) base_uri: Option<String>,
     /// Items of a page at most (`api_settings.pagination_max_limit`).
@@ -173,6 +180,7 @@ impl Default for Api {
     fn default() -> Self {
         Self {
             bind: SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 9876)),
+            auth_strategy: AuthStrategy::Keystone,
             base_uri: None,
             pagination_max_limit: 1000,
             lists: lb_api::ListFeatures::default(),
@@ -231,6 +239,10 @@ impl Config {
     /// Defaults of a machine of one's own: beats often enough that a dead amphora is replaced within seconds.
     pub(crate) fn local() -> Self {
         Self {
+            api: Api {
+                auth_strategy: AuthStrategy::NoAuth,
+                ..Api::default()
+            },
             worker: Worker {
                 lease_ms: 3_000,
                 poll_ms: 100,
@@ -282,6 +294,7 @@ impl Config {
     pub(crate) fn without_secrets(&self) -> Self {
         let mut shown = self.clone();
         shown.database.url = redacted(&shown.database.url);
+        shown.keystone_authtoken = shown.keystone_authtoken.without_secrets();
         shown
     }
 
@@ -296,6 +309,8 @@ impl Config {
         let Self {
             database: _,
             api,
+            keystone_authtoken: _,
+            oslo_policy: _,
             worker,
             health_manager,
             housekeeping,

@@ -5,20 +5,17 @@
 
 use std::convert::Infallible;
 use std::future::Future;
-use std::io;
-use std::pin::Pin;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use axum::Router;
-use axum::http::StatusCode;
-use hyper::service::{Service, service_fn};
+use axum::{Extension, Router};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use lb_api::RemoteAddress;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Sleep;
@@ -63,7 +60,7 @@ async fn accept(
         // The semaphore is never closed.
         let permit = Arc::clone(&room).acquire_owned().await.ok();
         match listener.accept().await {
-            Ok((stream, _)) => spawn(stream, router.clone(), connections, permit),
+            Ok((stream, from)) => spawn(stream, from, router.clone(), connections, permit),
             Err(error) => {
                 // Out of file descriptors, most likely; others may end meanwhile.
                 tracing::warn!(%error, "accept a connection");
@@ -75,30 +72,14 @@ async fn accept(
 
 fn spawn(
     stream: TcpStream,
+    from: SocketAddr,
     router: Router,
     connections: &GracefulShutdown,
     permit: Option<OwnedSemaphorePermit>,
 ) {
     // Without it answers are only later.
     let _ = stream.set_nodelay(true);
-    let unread = Arc::new(AtomicBool::new(false));
-    let stream = Lingering {
-        stream,
-        unread: Arc::clone(&unread),
-        until: None,
-    };
-    let router = TowerToHyperService::new(router);
-    let service = service_fn(move |request| {
-        let (answer, unread) = (router.call(request), Arc::clone(&unread));
-        async move {
-            let answer = answer.await;
-            let status = answer.as_ref().map(|response| response.status());
-            if let Ok(StatusCode::PAYLOAD_TOO_LARGE | StatusCode::REQUEST_TIMEOUT) = status {
-                unread.store(true, Ordering::Relaxed);
-            }
-            answer
-        }
-    });
+    let router = router.layer(Extension(RemoteAddress(from)));
     let connection = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT)

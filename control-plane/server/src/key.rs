@@ -1,4 +1,4 @@
-//! The shared key of the heartbeats, kept in a file that only its owner reads.
+//! Secrets in files; the shared key of the heartbeats is made when it is not there.
 
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
@@ -40,11 +40,16 @@ pub(crate) fn read_or_create(path: &Path) -> Result<Secret> {
 
 /// The key in the file.
 pub(crate) fn read(path: &Path) -> Result<Secret> {
-    let text = std::fs::read_to_string(path)
-        .with_context(|| format!("read heartbeat key {}", path.display()))?;
+    read_secret("heartbeat key", path)
+}
+
+/// A secret in a file, without the white space around it.
+pub(crate) fn read_secret(what: &str, path: &Path) -> Result<Secret> {
+    let text =
+        std::fs::read_to_string(path).with_context(|| format!("read {what} {}", path.display()))?;
     let key = text.trim();
     if key.is_empty() {
-        bail!("heartbeat key {} is empty", path.display());
+        bail!("{what} {} is empty", path.display());
     }
     Ok(Secret::new(key))
 }

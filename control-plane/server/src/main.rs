@@ -8,7 +8,9 @@ mod cloud;
 mod config;
 mod database;
 mod http;
+mod identity;
 mod key;
+mod policy;
 mod roles;
 
 use std::net::SocketAddr;
@@ -20,6 +22,7 @@ use lb_drivers::local::LocalStack;
 use tracing_subscriber::EnvFilter;
 
 use config::Config;
+use policy::PolicyCommand;
 use roles::{Role, Roles};
 
 #[derive(Parser)]
@@ -68,6 +71,9 @@ enum Command {
     /// The configuration.
     #[command(subcommand)]
     Config(ConfigCommand),
+    /// Who may do what.
+    #[command(subcommand)]
+    Policy(PolicyCommand),
     /// The local stack.
     #[command(subcommand)]
     Local(Local),
@@ -121,6 +127,7 @@ async fn main() -> Result<()> {
             print!("{}", toml::to_string(&config.without_secrets())?);
             Ok(())
         }
+        Command::Policy(command) => policy::run(&config.oslo_policy, &command),
         Command::Local(Local::Down) => {
             LocalStack::destroy(&config.local.name, &config.local.state_dir).await?;
             Ok(())

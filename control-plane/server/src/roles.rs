@@ -6,14 +6,14 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
-use lb_api::{ApiConfig, ApiState};
+use lb_api::policy::Policy;
+use lb_api::{ApiConfig, ApiState, Clock};
 use lb_controllers::health_manager::{
     CountersReader, HealthManager, HealthManagerDeps, HealthManagerSettings, HeartbeatKeys,
     LivenessSettings,
 };
 use lb_controllers::housekeeping::{Housekeeping, HousekeepingSettings};
 use lb_controllers::worker::{Deadlines, Settings, Worker, WorkerDeps};
-use lb_drivers::identity::NoIdentity;
 use lb_drivers::{CertificateAuthority, Secret};
 use lb_model::{Clock, Timestamp};
 use lb_store::Store;
@@ -24,7 +24,8 @@ use tokio::task::JoinSet;
 
 use crate::cloud::Cloud;
 use crate::config::Config;
-use crate::{database, http, key};
+use crate::identity::AuthStrategy;
+use crate::{database, http, identity, key, policy};
 
 /// Project of load balancers whose request names none: without authentication there is nobody to ask.
 const LOCAL_PROJECT: &str = "local";
@@ -54,10 +55,17 @@ impl Role {
 
 /// Built roles: every socket is bound, nothing runs.
 pub(crate) struct Roles {
-    api: Option<(TcpListener, axum::Router)>,
+    api: Option<Api>,
     worker: Option<Worker>,
     health_manager: Option<HealthManager>,
     housekeeping: Option<Housekeeping>,
+}
+
+/// The API, bound.
+struct Api {
+    listener: TcpListener,
+    router: axum::Router,
+    policy: Arc<Policy>,
 }
 
 impl Roles {
@@ -119,12 +127,14 @@ impl Roles {
             }
         };
         let mut running: JoinSet<Result<()>> = JoinSet::new();
-        if let Some((listener, router)) = self.api {
-            println!("listening on {}", listener.local_addr()?);
+        if let Some(api) = self.api {
+            println!("listening on {}", api.listener.local_addr()?);
             let stopped = stopped();
             running.spawn(async move {
-                http::serve(listener, router, stopped).await;
-                Ok(())
+                tokio::select! {
+                    () = http::serve(api.listener, api.router, stopped) => Ok(()),
+                    failed = policy::watch(api.policy) => failed.map(|never| match never {}),
+                }
             });
         }
         if let Some(worker) = self.worker {
@@ -187,23 +197,21 @@ fn heartbeat_key(config: &Config) -> Result<Secret> {
     }
 }
 
-async fn api(
-    config: &Config,
-    store: Store,
-    cloud: &Cloud,
-    clock: Clock,
-) -> Result<(TcpListener, axum::Router)> {
+async fn api(config: &Config, store: Store, cloud: &Cloud) -> Result<Api> {
+    let policy = Arc::new(policy::load(&config.oslo_policy)?);
     let state = ApiState {
         store,
         network: cloud.network(),
-        identity: Arc::new(NoIdentity),
+        identity: identity::build(config)?,
+        policy: Arc::clone(&policy),
         config: Arc::new(ApiConfig {
             base_uri: config.api.base_uri.clone(),
             pagination_max_limit: config.api.pagination_max_limit,
             lists: config.api.lists.clone(),
             valid_vip_networks: config.api.valid_vip_networks.clone(),
             denylist_vip_networks: config.api.denylist_vip_networks.clone(),
-            default_project_id: Some(LOCAL_PROJECT.to_owned()),
+            default_project_id: (config.api.auth_strategy == AuthStrategy::NoAuth)
+                .then(|| LOCAL_PROJECT.to_owned()),
             serve_network_lookups: true,
             rules: cloud.rules(),
             ..ApiConfig::default()
@@ -213,7 +221,11 @@ async fn api(
     let listener = TcpListener::bind(config.api.bind)
         .await
         .with_context(|| format!("bind the API to {}", config.api.bind))?;
-    Ok((listener, lb_api::router(state)))
+    Ok(Api {
+        listener,
+        router: lb_api::router(state),
+        policy,
+    })
 }
 
 fn worker(

@@ -105,6 +105,23 @@ impl Store {
         Ok(found.is_some())
     }
 
+    /// Whose it is; `None` for a deleted one.
+    pub async fn project_of_load_balancer(
+        &self,
+        id: LoadBalancerId,
+    ) -> Result<Option<String>, StoreError> {
+        let project_id = load_balancer::Entity::find_by_id(id.to_string())
+            .filter(
+                load_balancer::Column::ProvisioningStatus.ne(ProvisioningStatus::Deleted.as_str()),
+            )
+            .select_only()
+            .column(load_balancer::Column::ProjectId)
+            .into_tuple()
+            .one(&self.db)
+            .await?;
+        Ok(project_id)
+    }
+
     owners! {
         load_balancer_of_listener(ListenerId) = listener;
         load_balancer_of_pool(PoolId) = pool;

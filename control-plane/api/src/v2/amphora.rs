@@ -37,12 +37,11 @@ impl Collection for Amphorae {
 }
 
 pub(super) async fn list(request: &Request) -> Result<Response<Body>> {
-    policy::allow_admin(&request.caller)?;
-    collection::list(request, &Amphorae, Page::parse(request)?).await
+    policy::allow_own(request)?;
+    collection::list(request, &Amphorae, Page::parse_nested(request)?).await
 }
 
 pub(super) async fn show(request: &Request, text: &str) -> Result<Response<Body>> {
-    policy::allow_admin(&request.caller)?;
     collection::show(request, &Amphorae, text).await
 }
 
@@ -82,7 +81,6 @@ pub(super) async fn failover(request: &Request, text: &str) -> Result<Response<B
 }
 
 async fn existing(request: &Request, text: &str) -> Result<(AmphoraId, LoadBalancerId)> {
-    policy::allow_admin(&request.caller)?;
     let id: AmphoraId = id(RESOURCE, text)?;
     let lb = request
         .state
@@ -90,5 +88,6 @@ async fn existing(request: &Request, text: &str) -> Result<(AmphoraId, LoadBalan
         .load_balancer_of_amphora(id)
         .await?
         .ok_or_else(|| Fault::not_found(RESOURCE, text))?;
+    policy::allow_own(request)?;
     Ok((id, lb))
 }

@@ -74,8 +74,9 @@ pub(super) async fn find<C: Collection>(
         .into_iter()
         .next()
         .ok_or_else(|| Fault::not_found(C::RESOURCE, text))?;
-    if let Some(project) = C::project_id(&row) {
-        policy::allow_project(&request.caller, project)?;
+    match C::project_id(&row) {
+        Some(project) => policy::allow(request, project)?,
+        None => policy::allow_own(request)?,
     }
     Ok(row)
 }
@@ -130,7 +131,7 @@ pub(super) async fn in_load_balancer<I>(
     load_balancer: LoadBalancerId,
     id: I,
 ) -> Result<Target<I>> {
-    policy::allow_load_balancer(&request.state, &request.caller, load_balancer).await?;
+    policy::allow_load_balancer(request, load_balancer).await?;
     Ok(Target {
         load_balancer,
         id,
@@ -163,7 +164,7 @@ async fn locate<C: Child>(request: &Request, text: &str) -> Result<Option<Target
     let Some(load_balancer) = C::owner(&request.state.store, id).await? else {
         return Ok(None);
     };
-    policy::allow_load_balancer(&request.state, &request.caller, load_balancer).await?;
+    policy::allow_load_balancer(request, load_balancer).await?;
     Ok(Some(Target {
         load_balancer,
         id,

@@ -7,14 +7,14 @@ use lb_model::spec::{Field, GraphPool, LoadBalancerCreate, LoadBalancerUpdate};
 use lb_model::{Fault, Graph, LoadBalancerId, Resource, SubnetId};
 use lb_store::{LoadBalancerRow, Query, Store};
 use serde_json::{Value, json};
-use tracing::Instrument;
 
 use super::collection::{self, Collection, Stored, Target};
 use crate::fault::{Result, answer};
 use crate::page;
+use crate::policy::{self, Rule};
 use crate::request::{Request, id};
 use crate::vip::{self, VipPlan};
-use crate::{ApiState, policy, view};
+use crate::{ApiState, view};
 
 const RESOURCE: Resource = Resource::LoadBalancer;
 
@@ -49,7 +49,10 @@ pub(super) async fn create(request: &Request) -> Result<Response<Body>> {
         .or_else(|| state.config.default_project_id.clone())
         .filter(|project| !project.is_empty())
         .ok_or(Fault::MissingProject)?;
-    policy::allow_project(&request.caller, &project_id)?;
+    policy::allow(request, &project_id)?;
+    if !spec.vip_sg_ids.is_empty() {
+        policy::allow_rule(request, Rule::LoadBalancerPostVipSgIds, &project_id)?;
+    }
     let provider = provider(state, &spec)?;
     check_references(&spec)?;
     let plan = vip::plan(state, &request.caller, &project_id, &spec).await?;
@@ -69,23 +72,17 @@ pub(super) async fn create(request: &Request) -> Result<Response<Body>> {
         vip: plan.provisional(),
     };
     let graph = build_graph(&spec, seed, &state.config.rules, state.now())?;
-    // A caller that hangs up must not leave a port without its load balancer: from here on the work is not dropped.
-    let task = tokio::spawn(make(state.clone(), plan, graph).in_current_span());
-    let graph = task.await.map_err(|_| {
-        crate::fault::ApiFault::resource(
-            StatusCode::INTERNAL_SERVER_ERROR,
-            "The request was not finished.",
-        )
-    })??;
+    let graph = make(state, plan, graph).await?;
     let body = json!({"loadbalancer": view::full_load_balancer(&graph)});
     Ok(answer(StatusCode::CREATED, &body))
 }
 
-/// The port, then the row; without the row the port goes again.
-async fn make(state: ApiState, plan: VipPlan, mut graph: Graph) -> Result<Graph> {
+/// The port, then the row; without the row the port goes again. A write is not dropped when its caller hangs up, so
+/// neither stays alone.
+async fn make(state: &ApiState, plan: VipPlan, mut graph: Graph) -> Result<Graph> {
     let id = graph.load_balancer.id;
     let vip = plan
-        .ensure(&state, id, &graph.load_balancer.project_id)
+        .ensure(state, id, &graph.load_balancer.project_id)
         .await?;
     graph.load_balancer.vip = vip.vip;
     graph.load_balancer.additional_vips = vip.additional;
@@ -142,6 +139,9 @@ fn member_subnets(spec: &LoadBalancerCreate) -> impl Iterator<Item = SubnetId> +
 pub(super) async fn update(request: &Request, text: &str) -> Result<Response<Body>> {
     let spec = LoadBalancerUpdate::decode(&request.json("loadbalancer")?)?;
     let target = existing(request, text).await?;
+    if spec.vip_sg_ids != Field::Absent {
+        policy::allow_rule_in(request, Rule::LoadBalancerPutVipSgIds, target.id).await?;
+    }
     if spec.vip_qos_policy_id != Field::Absent {
         return Err(no_qos().into());
     }
@@ -173,7 +173,6 @@ pub(super) async fn delete(request: &Request, text: &str) -> Result<Response<Bod
 
 pub(super) async fn failover(request: &Request, text: &str) -> Result<Response<Body>> {
     let target = existing(request, text).await?;
-    policy::allow_admin(&request.caller)?;
     collection::write_silently(request, StatusCode::ACCEPTED, target, |graph, _, now| {
         change::request_failover(graph, now)
     })
@@ -195,17 +194,15 @@ pub(super) async fn status(request: &Request, text: &str) -> Result<Response<Bod
         .load_graph(id)
         .await?
         .ok_or_else(|| Fault::not_found(RESOURCE, text))?;
-    policy::allow_project(&request.caller, &graph.load_balancer.project_id)?;
+    policy::allow(request, &graph.load_balancer.project_id)?;
     let body = json!({"statuses": view::status_tree(&graph)});
     Ok(answer(StatusCode::OK, &body))
 }
 
 /// A load balancer that is there and that the caller may use.
 async fn existing(request: &Request, text: &str) -> Result<Target<LoadBalancerId>> {
-    let id = collection::find(request, &LoadBalancers, text)
-        .await?
-        .load_balancer
-        .id;
+    let id: LoadBalancerId = id(RESOURCE, text)?;
+    policy::allow_load_balancer(request, id).await?;
     Ok(Target {
         load_balancer: id,
         id,

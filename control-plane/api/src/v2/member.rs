@@ -12,6 +12,7 @@ use super::collection::{self, Child, Collection, Stored, Target};
 use super::pool::Pools;
 use crate::fault::{Result, empty};
 use crate::page::Page;
+use crate::policy::{self, Rule};
 use crate::request::{Request, id};
 use crate::{view, vip};
 
@@ -109,9 +110,15 @@ enum Stop {
 }
 
 pub(super) async fn batch(request: &Request, pool: &str) -> Result<Response<Body>> {
-    let batch = MemberBatch::decode(&request.json("members")?, request.flag("additive_only"))?;
+    let additive_only = request.flag("additive_only");
+    let batch = MemberBatch::decode(&request.json("members")?, additive_only)?;
     let target = parent(request, pool).await?;
     let (pool, lb) = (target.id, target.load_balancer);
+    // Whatever the content, a batch may create, change and, unless it only adds, delete.
+    policy::allow_rule_in(request, Rule::MemberPost, lb).await?;
+    if !additive_only {
+        policy::allow_rule_in(request, Rule::MemberDelete, lb).await?;
+    }
     let state = &request.state;
     let subnets = batch.members.iter().filter_map(|member| member.subnet_id);
     vip::check_member_subnets(state, &request.caller, None, subnets).await?;

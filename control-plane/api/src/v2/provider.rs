@@ -6,9 +6,11 @@ use serde_json::{Value, json};
 
 use crate::fault::{Result, answer};
 use crate::page;
+use crate::policy;
 use crate::request::Request;
 
 pub(super) fn list(request: &Request) -> Result<Response<Body>> {
+    policy::allow_own(request)?;
     let providers: Vec<Value> = request
         .state
         .config

@@ -12,7 +12,7 @@ use crate::policy;
 use crate::request::{Request, id};
 
 pub(super) async fn show(request: &Request, text: &str) -> Result<Response<Body>> {
-    policy::allow_admin(&request.caller)?;
+    policy::allow_own(request)?;
     let id: LoadBalancerId = id(Resource::LoadBalancer, text)?;
     let store = &request.state.store;
     let graph = store.load_graph(id).await?;

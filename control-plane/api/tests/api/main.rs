@@ -6,6 +6,7 @@
 )]
 
 mod amphorae;
+mod audit;
 mod filters;
 mod health_monitors;
 mod hostile;
@@ -18,6 +19,7 @@ mod members;
 mod negotiation;
 mod network_lookups;
 mod pains;
+mod policy;
 mod pools;
 mod reference;
 mod routes;

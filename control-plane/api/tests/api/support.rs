@@ -10,6 +10,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::http::{HeaderMap, Request, StatusCode};
 use http_body_util::BodyExt;
+use lb_api::policy::Policy;
 use lb_api::{ApiConfig, ApiState};
 use lb_drivers::identity::NoIdentity;
 use lb_drivers::network::{FixedIp, Port, PortFilter, PortSpec, PortUpdate, Subnet, TenantNetwork};
@@ -61,23 +62,25 @@ impl Api {
 
     /// With a provider that serves everything there is, as the default one.
     pub(crate) async fn serving_everything() -> Self {
-        Self::with(
-            |config| {
-                config.rules.providers.push(Provider::new(
-                    "everything",
-                    "Serves everything.",
-                    ProviderSupport::EVERYTHING,
-                ));
-                config.default_provider = "everything".to_owned();
-            },
-            Arc::new(NoIdentity),
-        )
-        .await
+        Self::with(serve_everything, Arc::new(NoIdentity)).await
     }
 
     pub(crate) async fn with(
         configure: impl FnOnce(&mut ApiConfig),
         identity: Arc<dyn Identity>,
+    ) -> Self {
+        Self::build(configure, identity, Policy::default()).await
+    }
+
+    /// As [`Self::serving_everything`], under a policy.
+    pub(crate) async fn governed(policy: Policy, identity: Arc<dyn Identity>) -> Self {
+        Self::build(serve_everything, identity, policy).await
+    }
+
+    async fn build(
+        configure: impl FnOnce(&mut ApiConfig),
+        identity: Arc<dyn Identity>,
+        policy: Policy,
     ) -> Self {
         let database = TestDatabase::new().await;
         let store = database.store().await;
@@ -94,6 +97,7 @@ impl Api {
             store: store.clone(),
             network: network.clone(),
             identity,
+            policy: Arc::new(policy),
             config: Arc::new(config),
             clock: Arc::new(move || {
                 Timestamp::from_micros(seconds.fetch_add(1, Ordering::SeqCst) * 1_000_000)
@@ -202,6 +206,15 @@ impl Api {
     }
 }
 
+fn serve_everything(config: &mut ApiConfig) {
+    config.rules.providers.push(Provider::new(
+        "everything",
+        "Serves everything.",
+        ProviderSupport::EVERYTHING,
+    ));
+    config.default_provider = "everything".to_owned();
+}
+
 pub(crate) fn merge(object: &mut Value, fields: Value) {
     for (key, value) in fields.as_object().unwrap() {
         object[key] = value.clone();
@@ -229,16 +242,18 @@ pub(crate) struct MemberOf(pub(crate) &'static str);
 
 #[async_trait]
 impl Identity for MemberOf {
-    async fn authenticate(&self, token: Option<&str>) -> Result<Caller, IdentityError> {
+    async fn authenticate(&self, token: Option<&str>) -> Result<Arc<Caller>, IdentityError> {
         if token == Some("bad") {
-            return Err(IdentityError::Unauthenticated);
+            return Err(IdentityError::Unauthenticated {
+                challenge: "Keystone uri=\"http://keystone\"".to_owned(),
+            });
         }
-        Ok(Caller {
+        Ok(Arc::new(Caller {
             user_id: Some("user".to_owned()),
             project_id: Some(self.0.to_owned()),
             roles: vec!["member".to_owned()],
-            is_admin: false,
-        })
+            ..Caller::default()
+        }))
     }
 }
 

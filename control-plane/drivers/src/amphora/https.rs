@@ -10,9 +10,8 @@ use std::time::Duration;
 use amphora_api::{AgentFault, AmphoraConfig, AmphoraInfo, AmphoraStats, ApplyReport};
 use async_trait::async_trait;
 use bytes::Bytes;
-use http_body_util::{BodyExt, Full, Limited};
+use http_body_util::Full;
 use hyper::{Method, Request, StatusCode, header};
-use hyper_util::rt::TokioIo;
 use rustls_pki_types::ServerName;
 use serde::de::DeserializeOwned;
 use tokio::net::{TcpSocket, TcpStream};
@@ -21,6 +20,7 @@ use tokio_rustls::client::TlsStream;
 
 use super::{AmphoraDriver, AmphoraError, Endpoint};
 use crate::CertificateAuthority;
+use crate::http::{ExchangeError, exchange};
 use crate::local::{Netns, blocking};
 
 /// An answer may be so long; statistics of a large load balancer are about a tenth of it.
@@ -159,15 +159,6 @@ impl HttpsAmphoraDriver {
         path: &str,
         body: Vec<u8>,
     ) -> Result<(StatusCode, Bytes), AmphoraError> {
-        let address = endpoint.address;
-        let failed = |error: hyper::Error| http_error(endpoint, error);
-        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
-            .await
-            .map_err(failed)?;
-        let _driven = AbortOnDrop(tokio::spawn(async move {
-            // What goes wrong shows in the exchange.
-            let _ = connection.await;
-        }));
         let request = Request::builder()
             .method(method)
             .uri(path)
@@ -183,19 +174,17 @@ impl HttpsAmphoraDriver {
             .map_err(|error| AmphoraError::Local {
                 reason: error.to_string(),
             })?;
-        let answer = sender.send_request(request).await.map_err(failed)?;
-        let status = answer.status();
-        let body = Limited::new(answer.into_body(), MAX_ANSWER_BYTES)
-            .collect()
-            .await
-            .map_err(|error| match error.downcast::<hyper::Error>() {
-                Ok(error) => http_error(endpoint, *error),
-                Err(_) => AmphoraError::Protocol {
-                    address,
-                    reason: format!("answer is longer than {MAX_ANSWER_BYTES} bytes"),
-                },
-            })?;
-        Ok((status, body.to_bytes()))
+        let answer =
+            exchange(stream, request, MAX_ANSWER_BYTES)
+                .await
+                .map_err(|error| match error {
+                    ExchangeError::Http(error) => http_error(endpoint, error),
+                    error @ ExchangeError::TooLong { .. } => AmphoraError::Protocol {
+                        address: endpoint.address,
+                        reason: error.to_string(),
+                    },
+                })?;
+        Ok((answer.status(), answer.into_body()))
     }
 }
 
@@ -220,15 +209,6 @@ impl AmphoraDriver for HttpsAmphoraDriver {
     async fn stats(&self, endpoint: &Endpoint) -> Result<AmphoraStats, AmphoraError> {
         self.call(endpoint, Method::GET, "/2.0/stats", Vec::new())
             .await
-    }
-}
-
-/// Ends the connection's task with the call it serves.
-struct AbortOnDrop(tokio::task::JoinHandle<()>);
-
-impl Drop for AbortOnDrop {
-    fn drop(&mut self) {
-        self.0.abort();
     }
 }
 
