@@ -11,6 +11,9 @@ use tempfile::TempDir;
 
 use crate::{Api, binary};
 
+/// For replicas without a Keystone.
+const NO_IDENTITY: &str = "[api]\nauth_strategy = \"noauth\"";
+
 /// A control plane with all roles as a process of its own. Dropping it ends it and removes what it kept.
 #[derive(Debug)]
 pub struct Replica {
@@ -23,7 +26,7 @@ pub struct Replica {
 impl Replica {
     /// Starts it and returns when its API answers. Its database must have the schema.
     pub fn start(database: &str) -> Result<Self> {
-        Self::start_with(database, "")
+        Self::start_with(database, NO_IDENTITY)
     }
 
     /// The same, with more configuration (TOML).
@@ -109,7 +112,7 @@ impl Drop for Replica {
 /// Runs `control-plane` with these arguments on a database, to its end.
 pub fn control_plane(database: &str, arguments: &[&str]) -> Result<Output> {
     let directory = tempfile::tempdir()?;
-    command(database, "", &directory)?
+    command(database, NO_IDENTITY, &directory)?
         .args(arguments)
         .output()
         .context("run control-plane")
