@@ -8,8 +8,11 @@ use crate::setup;
 
 pub(crate) fn test() -> Result<()> {
     setup::build()?;
-    setup::test()?;
-    setup::openstack()?;
+    setup::nextest()?;
+    if is_root() {
+        setup::test()?;
+        setup::openstack()?;
+    }
     style()?;
     say("tests that need nothing (pure, fakes, loopback)");
     nextest("default", &[])?;
@@ -29,6 +32,7 @@ pub(crate) fn test() -> Result<()> {
 /// The same tests with more rounds each; every test that has a long form reads `LB_SOAK`.
 pub(crate) fn soak() -> Result<()> {
     setup::build()?;
+    setup::nextest()?;
     setup::test()?;
     setup::openstack()?;
     run(cargo().args(["build", "--workspace", "--bins", "--tests"]))?;

@@ -13,9 +13,8 @@ fn build() -> Result<()> {
     setup::build()?;
     setup::running()?;
     say("building the product (a few minutes the first time)");
-    run(cargo()
-        .args(["build", "--release", "-p", "control-plane"])
-        .args(["-p", "amphora-agent", "-p", "lb-demo"]))
+    // One selection of packages for demo and benchmarks, so one set of features: nothing is built twice.
+    run(cargo().args(["build", "--release", "--workspace", "--bins", "--examples"]))
 }
 
 fn lab(arguments: &[&str]) -> Result<()> {
@@ -52,18 +51,5 @@ pub(crate) fn down() -> Result<()> {
 pub(crate) fn bench() -> Result<()> {
     build()?;
     setup::bench()?;
-    say("building the benchmarks");
-    run(cargo()
-        .args([
-            "build",
-            "--release",
-            "-p",
-            "lb-benches",
-            "-p",
-            "amphora-proxy",
-            "-p",
-            "xdp-lb",
-        ])
-        .args(["--bins", "--examples"]))?;
     run(&mut command(target_dir().join("release/lb-benches")))
 }

@@ -106,6 +106,7 @@ const BENCH: &[Need] = &[
 
 pub(crate) fn everything() -> Result<()> {
     build()?;
+    nextest()?;
     test()?;
     bench()
 }
@@ -130,7 +131,11 @@ pub(crate) fn build() -> Result<()> {
 
 pub(crate) fn test() -> Result<()> {
     running()?;
-    packages(TEST)?;
+    packages(TEST)
+}
+
+/// The runner of the tests.
+pub(crate) fn nextest() -> Result<()> {
     if !answers("cargo-nextest", &["--version"]) {
         say("installing cargo-nextest");
         run(cargo().args(["install", "cargo-nextest", "--locked"]))?;

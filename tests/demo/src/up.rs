@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail};
 use lb_drivers::local::{LocalStack, Netns};
 use test_support::scene::{CLIENT, HTTP, SERVERS, TCP, UDP, server_address};
-use test_support::{Member, Service, Stack, StackOptions};
+use test_support::{Member, Service, Stack, StackOptions, ensure_nothing_left};
 
 const NAME: &str = "up";
 const API: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9876);
@@ -72,6 +72,7 @@ pub(crate) async fn down(state_dir: &Path) -> Result<()> {
         LocalStack::destroy(name, &state_dir)
             .await
             .with_context(|| format!("remove stack {name}"))?;
+        ensure_nothing_left(name, &state_dir)?;
         match std::fs::remove_dir_all(&state_dir) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                 return Err(error).with_context(|| format!("remove {}", state_dir.display()));

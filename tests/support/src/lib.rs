@@ -9,6 +9,7 @@ mod group;
 pub mod http;
 mod inside;
 pub mod keystone;
+mod leftovers;
 mod member;
 mod region;
 mod replica;
@@ -24,6 +25,7 @@ pub use client::{
     udp_exchanges,
 };
 pub use inside::{Background, Stop, inside};
+pub use leftovers::ensure_nothing_left;
 pub use member::{Member, Service};
 pub use region::Region;
 pub use replica::{Replica, control_plane};

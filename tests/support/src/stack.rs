@@ -14,7 +14,7 @@ use lb_drivers::network::PortFilter;
 use lb_drivers::{Compute, Network};
 use tempfile::TempDir;
 
-use crate::Api;
+use crate::{Api, ensure_nothing_left};
 
 /// Tenant networks of every test: clients and members on networks of their own, joined by a router, and IPv6.
 pub const NETWORKS: &str = r#"
@@ -242,7 +242,8 @@ impl Stack {
         self.kill_control_plane()?;
         LocalStack::destroy(&self.name, &self.state_dir)
             .await
-            .context("remove local stack")
+            .context("remove local stack")?;
+        ensure_nothing_left(&self.name, &self.state_dir)
     }
 }
 

@@ -8,7 +8,7 @@ use lb_model::AmphoraId;
 use super::config::Layout;
 use super::lock::FileLock;
 use super::netns::Netns;
-use super::{bpffs, process, record};
+use super::{bpffs, netns, process, record};
 use crate::DriverError;
 
 /// Kills the stack's processes, removes its namespaces (and so all links), pinned objects, mounts and files. What is
@@ -27,12 +27,13 @@ pub(crate) fn destroy(name: &str, state_dir: &Path) -> Result<(), DriverError> {
         process::kill_recorded(&layout.amphora(amphora).pid())?;
     }
     let namespaces = Netns::list(&layout.netns_prefix())?;
-    for netns in &namespaces {
-        process::kill_all_in(netns)?;
+    for namespace in &namespaces {
+        process::kill_all_in(namespace)?;
     }
-    for netns in &namespaces {
-        netns.delete()?;
+    for namespace in &namespaces {
+        namespace.delete()?;
     }
+    netns::release_netns_dir()?;
     bpffs::remove(&layout.bpf())?;
     record::remove_tree(&layout.amphorae())?;
     record::remove_file(&layout.ports())?;

@@ -179,19 +179,38 @@ fn ensure_netns_dir() -> Result<(), DriverError> {
             None::<&str>,
         )
     };
-    match share() {
-        Ok(()) => Ok(()),
-        // It is no mount point yet.
-        Err(Errno::EINVAL) => mount(
-            Some(NETNS_DIR),
-            NETNS_DIR,
-            Some("none"),
-            MsFlags::MS_BIND | MsFlags::MS_REC,
-            None::<&str>,
-        )
-        .and_then(|()| share())
-        .map_err(DriverError::errno(operation())),
-        Err(errno) => Err(DriverError::errno(operation())(errno)),
+    loop {
+        match share() {
+            Ok(()) => return Ok(()),
+            // It is no mount point: not yet, or another stack that ended took it away just now.
+            Err(Errno::EINVAL) => mount(
+                Some(NETNS_DIR),
+                NETNS_DIR,
+                Some("none"),
+                MsFlags::MS_BIND | MsFlags::MS_REC,
+                None::<&str>,
+            )
+            .map_err(DriverError::errno(operation()))?,
+            Err(errno) => return Err(DriverError::errno(operation())(errno)),
+        }
+    }
+}
+
+/// Takes back the mount of [`ensure_netns_dir`] when no namespace is left. Others' namespaces below it keep it: the
+/// kernel refuses as long as it is in use.
+pub(super) fn release_netns_dir() -> Result<(), DriverError> {
+    let empty = match fs::read_dir(NETNS_DIR) {
+        Ok(mut entries) => entries.next().is_none(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(DriverError::io(format!("list {NETNS_DIR}"))(error)),
+    };
+    if !empty {
+        return Ok(());
+    }
+    match umount2(NETNS_DIR, MntFlags::empty()) {
+        // In use after all, or no mount point.
+        Ok(()) | Err(Errno::EBUSY | Errno::EINVAL | Errno::ENOENT) => Ok(()),
+        Err(errno) => Err(DriverError::errno(format!("unmount {NETNS_DIR}"))(errno)),
     }
 }
 
