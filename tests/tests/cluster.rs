@@ -189,7 +189,7 @@ struct Scene {
 impl Scene {
     /// The two control planes in turn.
     fn api(&self) -> Api {
-        self.apis[self.turn.fetch_add(1, Ordering::Relaxed) % self.apis.len()]
+        self.apis[self.turn.fetch_add(1, Ordering::Relaxed) % self.apis.len()].clone()
     }
 
     fn did_one(&self) {

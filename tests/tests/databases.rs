@@ -37,7 +37,7 @@ fn request(name: &str) -> Value {
     }})
 }
 
-async fn create(api: Api, name: &str) -> Result<String> {
+async fn create(api: &Api, name: &str) -> Result<String> {
     let created = api.post("lbaas/loadbalancers", &request(name)).await?;
     text(&created.expect(201)?["loadbalancer"], "id")
 }
@@ -79,7 +79,7 @@ async fn outage(kind: Kind) -> Result<()> {
     server.start_again()?;
     replica.wait_until_it_listens()?;
     let api = replica.api()?;
-    let id = create(api, "before").await?;
+    let id = create(&api, "before").await?;
     api.wait_active(&id).await?;
 
     server.kill();
@@ -120,7 +120,7 @@ async fn outage(kind: Kind) -> Result<()> {
     api.put(&path, Some(&change)).await?.expect(200)?;
     let lb = api.wait_active(&id).await.context(replica.log()?)?;
     ensure!(lb["name"] == "changed", "{lb}");
-    let after = create(api, "after").await?;
+    let after = create(&api, "after").await?;
     api.wait_active(&after).await?;
     api.delete(&path).await?.expect(204)?;
     api.wait_gone(&id).await

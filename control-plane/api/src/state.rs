@@ -9,9 +9,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::policy::Policy;
 
-/// Reads the time; tests hand in one that stands still.
-pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
-
 #[derive(Clone)]
 pub struct ApiState {
     pub store: Store,

@@ -5,17 +5,22 @@
 
 use std::convert::Infallible;
 use std::future::Future;
+use std::io;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use axum::http::StatusCode;
 use axum::{Extension, Router};
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
 use lb_api::RemoteAddress;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Sleep;
@@ -79,7 +84,24 @@ fn spawn(
 ) {
     // Without it answers are only later.
     let _ = stream.set_nodelay(true);
-    let router = router.layer(Extension(RemoteAddress(from)));
+    let unread = Arc::new(AtomicBool::new(false));
+    let stream = Lingering {
+        stream,
+        unread: Arc::clone(&unread),
+        until: None,
+    };
+    let router = TowerToHyperService::new(router.layer(Extension(RemoteAddress(from))));
+    let service = service_fn(move |request| {
+        let (answer, unread) = (router.call(request), Arc::clone(&unread));
+        async move {
+            let answer = answer.await;
+            let status = answer.as_ref().map(|response| response.status());
+            if let Ok(StatusCode::PAYLOAD_TOO_LARGE | StatusCode::REQUEST_TIMEOUT) = status {
+                unread.store(true, Ordering::Relaxed);
+            }
+            answer
+        }
+    });
     let connection = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT)

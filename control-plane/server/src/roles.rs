@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
 use lb_api::policy::Policy;
-use lb_api::{ApiConfig, ApiState, Clock};
+use lb_api::{ApiConfig, ApiState};
 use lb_controllers::health_manager::{
     CountersReader, HealthManager, HealthManagerDeps, HealthManagerSettings, HeartbeatKeys,
     LivenessSettings,
@@ -197,7 +197,7 @@ fn heartbeat_key(config: &Config) -> Result<Secret> {
     }
 }
 
-async fn api(config: &Config, store: Store, cloud: &Cloud) -> Result<Api> {
+async fn api(config: &Config, store: Store, cloud: &Cloud, clock: Clock) -> Result<Api> {
     let policy = Arc::new(policy::load(&config.oslo_policy)?);
     let state = ApiState {
         store,

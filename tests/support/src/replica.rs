@@ -38,7 +38,7 @@ impl Replica {
 
     /// Starts it and does not wait.
     pub fn launch(database: &str) -> Result<Self> {
-        Self::launch_with(database, "")
+        Self::launch_with(database, NO_IDENTITY)
     }
 
     fn launch_with(database: &str, config: &str) -> Result<Self> {

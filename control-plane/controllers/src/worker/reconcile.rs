@@ -313,6 +313,7 @@ impl Worker {
 
     fn settlement(&self, run: &Run, graph: &Graph, plan: &Plan) -> Settlement {
         let error = run.given_up.as_ref().map(|(reason, _)| reason.clone());
+        // A driver that makes nothing serve leaves nothing out.
         let unserved = if self.deps.amphora.serves_documents() {
             plan.unserved.clone()
         } else {

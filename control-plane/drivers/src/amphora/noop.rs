@@ -65,6 +65,7 @@ impl AmphoraDriver for NoopAmphoraDriver {
             generation: taken.as_ref().map(|taken| taken.generation),
             config_digest: taken.as_ref().map(|taken| taken.digest.clone()),
             missing_secrets: Vec::new(),
+            failed_listeners: BTreeMap::new(),
             interfaces: interfaces
                 .map(|(mac_address, name)| InterfaceInfo {
                     name: name.clone(),
@@ -75,7 +76,6 @@ impl AmphoraDriver for NoopAmphoraDriver {
                 })
                 .collect(),
             listeners: Vec::new(),
-            failed_listeners: BTreeMap::new(),
             problems: Vec::new(),
         })
     }
