@@ -3,7 +3,7 @@
 use anyhow::{Result, bail};
 use test_databases::{Kind, Server};
 
-use crate::run::{answers, cargo, is_root, root, run, say};
+use crate::run::{answers, cargo, command, is_root, root, run, say, target_dir};
 use crate::setup;
 
 pub(crate) fn test() -> Result<()> {
@@ -38,6 +38,35 @@ pub(crate) fn soak() -> Result<()> {
     run(cargo().args(["build", "--workspace", "--bins", "--tests"]))?;
     for profile in ["default", "lab", "e2e"] {
         nextest(profile, &[("LB_SOAK", "1")])?;
+    }
+    fuzz()
+}
+
+/// How long each fuzz target runs, seconds.
+const FUZZ_SECONDS: &str = "300";
+
+/// Runs each target of `tests/fuzz`; a crash is an error, and its input stays in `target/fuzz`.
+/// `make test` drives the same functions with seeded inputs, without a sanitizer.
+fn fuzz() -> Result<()> {
+    setup::fuzz()?;
+    for target in ["packet", "http_head"] {
+        say(&format!("fuzzing {target} for {FUZZ_SECONDS} seconds"));
+        let corpus = target_dir().join("fuzz/corpus").join(target);
+        let crashes = target_dir().join("fuzz/crashes").join(target);
+        std::fs::create_dir_all(&corpus)?;
+        std::fs::create_dir_all(&crashes)?;
+        run(command("rustup")
+            .args(["run", "nightly", "cargo", "fuzz", "run"])
+            .args(["--fuzz-dir", "tests/fuzz", "--target-dir"])
+            .arg(target_dir().join("fuzz/build"))
+            .arg(target)
+            .arg(&corpus)
+            .arg("--")
+            .arg(format!("-max_total_time={FUZZ_SECONDS}"))
+            .arg(format!("-artifact_prefix={}/", crashes.display()))
+            .env_remove("RUSTC")
+            .env_remove("RUSTUP_TOOLCHAIN")
+            .env_remove("CARGO"))?;
     }
     Ok(())
 }

@@ -143,6 +143,18 @@ pub(crate) fn nextest() -> Result<()> {
     Ok(())
 }
 
+/// What the fuzzers need: a compiler with sanitizers, and cargo-fuzz.
+pub(crate) fn fuzz() -> Result<()> {
+    if !answers("rustup", &["run", "nightly", "rustc", "--version"]) {
+        bail!("fuzzing needs a nightly compiler: rustup toolchain install nightly");
+    }
+    if !answers("cargo-fuzz", &["--version"]) {
+        say("installing cargo-fuzz");
+        run(cargo().args(["install", "cargo-fuzz", "--locked"]))?;
+    }
+    Ok(())
+}
+
 /// Makes the local stack runnable.
 pub(crate) fn running() -> Result<()> {
     packages(RUN)

@@ -245,6 +245,7 @@ fn service(
         },
         idle_timeout: idle,
         connection_limit: listener.connection_limit,
+        allowed: listener.allowed_cidrs.clone(),
         members: pool
             .members
             .iter()
@@ -468,15 +469,21 @@ mod tests {
     }
 
     #[test]
-    fn allowed_cidrs_take_a_stream_to_the_proxy_and_restrict_it() {
+    fn allowed_cidrs_reach_the_engine_of_each_listener() {
         let mut document = samples::document(1);
         let networks: Vec<IpNet> = vec!["192.0.2.0/24".parse().unwrap()];
-        document.listeners[0].allowed_cidrs = networks.clone();
+        for listener in &mut document.listeners {
+            listener.allowed_cidrs = networks.clone();
+        }
         let compiled = compiled(&document, &BTreeMap::new());
-        assert_eq!(compiled.proxy.listeners.len(), 2);
+        assert_eq!(compiled.fast.services.len(), 2);
+        for service in &compiled.fast.services {
+            assert_eq!(service.allowed, networks);
+        }
+        let binds = &compiled.proxy.listeners[0].binds;
         assert_eq!(
             compiled.restrictions,
-            HashMap::from([("10.0.0.100:5000".parse().unwrap(), networks)])
+            binds.iter().map(|bind| (*bind, networks.clone())).collect()
         );
     }
 

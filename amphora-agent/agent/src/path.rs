@@ -31,19 +31,15 @@ pub fn listener_path(
     }
     match listener.protocol {
         ListenerProtocol::Http => Ok((ListenerPath::Proxy, "HTTP is read by the proxy".to_owned())),
-        ListenerProtocol::Udp => udp_path(listener, pool, around),
-        ListenerProtocol::Tcp | ListenerProtocol::Https => Ok(stream_path(listener, pool, around)),
+        ListenerProtocol::Udp => udp_path(pool, around),
+        ListenerProtocol::Tcp | ListenerProtocol::Https => Ok(stream_path(pool, around)),
     }
 }
 
 fn udp_path(
-    listener: &Listener,
     pool: Option<&Pool>,
     around: Surroundings<'_>,
 ) -> Result<(ListenerPath, String), String> {
-    if !listener.allowed_cidrs.is_empty() {
-        return Err("allowed_cidrs of a UDP listener cannot be enforced yet".to_owned());
-    }
     let Some(pool) = pool else {
         return Ok((
             ListenerPath::Fast,
@@ -64,23 +60,13 @@ fn udp_path(
     Ok((ListenerPath::Fast, reason))
 }
 
-fn stream_path(
-    listener: &Listener,
-    pool: Option<&Pool>,
-    around: Surroundings<'_>,
-) -> (ListenerPath, String) {
+fn stream_path(pool: Option<&Pool>, around: Surroundings<'_>) -> (ListenerPath, String) {
     let Some(pool) = pool else {
         return (
             ListenerPath::Fast,
             "no pool: connections are refused with RST".to_owned(),
         );
     };
-    if !listener.allowed_cidrs.is_empty() {
-        return (
-            ListenerPath::Proxy,
-            "allowed_cidrs are enforced by the proxy when it accepts".to_owned(),
-        );
-    }
     let strangers = pool
         .members
         .iter()
@@ -193,15 +179,12 @@ mod tests {
     }
 
     #[test]
-    fn allowed_cidrs_are_never_left_out() {
+    fn allowed_cidrs_do_not_change_the_path() {
         for (protocol, wanted) in [
-            (ListenerProtocol::Tcp, Ok(ListenerPath::Proxy)),
-            (ListenerProtocol::Https, Ok(ListenerPath::Proxy)),
+            (ListenerProtocol::Tcp, Ok(ListenerPath::Fast)),
+            (ListenerProtocol::Https, Ok(ListenerPath::Fast)),
             (ListenerProtocol::Http, Ok(ListenerPath::Proxy)),
-            (
-                ListenerProtocol::Udp,
-                Err("allowed_cidrs of a UDP listener cannot be enforced yet".to_owned()),
-            ),
+            (ListenerProtocol::Udp, Ok(ListenerPath::Fast)),
         ] {
             let mut listener = samples::listener(samples::TCP_LISTENER, protocol, 80, None);
             listener.allowed_cidrs = vec!["10.0.0.0/8".parse().unwrap()];

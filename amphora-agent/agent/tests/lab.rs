@@ -325,23 +325,24 @@ fn lab_networks_are_plugged_and_unplugged_without_disturbing_the_vip() {
 }
 
 #[test]
-fn lab_allowed_cidrs_hold_for_streams() {
+fn lab_allowed_cidrs_hold_in_both_engines() {
     let mut lab = Lab::new(Family::V4);
     let _servers = lab.serve();
     lab.start_agent();
     let mut document = lab.document(1, ACTIVE);
     for listener in &mut document.listeners {
-        if listener.id != UDP {
-            listener.allowed_cidrs = vec!["10.77.0.64/26".parse().unwrap()];
-        }
+        listener.allowed_cidrs = vec!["10.77.0.64/26".parse().unwrap()];
     }
     lab.put(&document);
-    // The client is 10.77.0.50: reset before anything is read.
-    let refused = lab
-        .connect(5000)
-        .and_then(|mut stream| exchange(&mut stream));
-    assert!(refused.is_err(), "{refused:?}");
+    // The client is 10.77.0.50: no answer from the kernel, reset by the proxy before anything is read.
+    for port in [5000, 80] {
+        let refused = lab
+            .connect(port)
+            .and_then(|mut stream| exchange(&mut stream));
+        assert!(refused.is_err(), "port {port}: {refused:?}");
+    }
     let stats = lab.stats();
+    assert!(stats.verdicts["fast_path_drop_not_allowed"] >= 1);
     assert!(stats.verdicts["proxy_not_allowed"] >= 1);
 
     document.generation = 2;

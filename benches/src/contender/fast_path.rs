@@ -112,6 +112,7 @@ impl Setup {
             algorithm: Algorithm::RoundRobin,
             idle_timeout: Duration::from_secs(50),
             connection_limit: None,
+            allowed: Vec::new(),
             members: self
                 .members
                 .iter()

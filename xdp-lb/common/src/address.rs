@@ -24,7 +24,7 @@ impl Be16 {
 /// An IPv6 address, or an IPv4 address in its mapped form (`::ffff:a.b.c.d`), as four words whose
 /// bytes lie in network order.
 #[repr(transparent)]
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct Address(pub [u32; 4]);
 
 const _: () = assert!(size_of::<Address>() == 16);

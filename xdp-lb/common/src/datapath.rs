@@ -4,17 +4,24 @@
 //! parse -> flow? --yes--> admit (state, epoch) -> transmit (rewrite, count, redirect)
 //!            |                   |  new SYN on an old flow, UDP to a dead member
 //!            no                  v
-//!            +--> service? -> open (member, route, source port, two entries) -> transmit
+//!            +--> service? -> open (member, route, source port, two entries) -> send_first
 //!                    |
 //!                    no -> handover? -> pass to the stack, untouched
 //! ```
+//!
+//! [`decide`] is the way of an established packet; what is rarer ends it with a [`Refusal`] that
+//! names the function to call next, so that the verifier can see each by itself. [`process`] does
+//! all of it at once.
 
-use crate::env::{Action, Env, Refusal, Route, route_status};
+use crate::env::{Action, Env, Refusal, Route, Scratch, route_status};
 use crate::flow::{FlowKey, FlowRef, flag, link_words};
+use crate::fragment::forward_piece;
+use crate::icmp::forward_error;
 use crate::limits::SYN_MOVES_MEMBER;
+use crate::open::open;
 use crate::packet::Packet;
-use crate::parse::{Headers, parse, protocol};
-use crate::rewrite::rewrite;
+use crate::parse::{Headers, Piece, parse, protocol};
+use crate::rewrite::{rewrite, rewrite_later};
 use crate::table::{ServiceKey, interface_flag, member_flag};
 use crate::tcp;
 use crate::verdict::Verdict;
@@ -22,11 +29,22 @@ use crate::verdict::Verdict;
 /// Decides about one packet, and rewrites it when it is forwarded.
 #[inline(always)]
 pub fn process<E: Env>(env: &E, packet: &mut E::Packet) -> Action {
-    match decide(env, packet) {
+    let result = match decide(env, packet) {
+        Ok(action) => Ok(action),
+        Err(Refusal::Uncounted(verdict)) => Err(verdict),
+        Err(Refusal::OpenFirst) => open(env).and_then(|()| send_first(env, packet)),
+        Err(Refusal::IcmpError) => forward_error(env, packet),
+        Err(Refusal::Piece) => match forward_piece(env, packet) {
+            Ok(action) => Ok(action),
+            Err(Refusal::OpenFirst) => {
+                open(env).and_then(|()| forward_piece(env, packet).map_err(Refusal::or_table_full))
+            }
+            Err(refusal) => Err(refusal.or_table_full()),
+        },
+    };
+    match result {
         Ok(action) => action,
-        Err(Refusal::Uncounted(verdict)) => refuse(env, verdict),
-        // For environments that do these two at once, which is all that call this function.
-        Err(Refusal::OpenFirst | Refusal::IcmpError) => refuse(env, Verdict::DropInternal),
+        Err(verdict) => refuse(env, verdict),
     }
 }
 
@@ -49,6 +67,7 @@ impl Verdict {
         matches!(
             self,
             Verdict::DropConnectionLimit
+                | Verdict::DropNotAllowed
                 | Verdict::DropNoPort
                 | Verdict::DropTableFull
                 | Verdict::DropNoRoute
@@ -70,10 +89,14 @@ pub fn decide<E: Env>(env: &E, packet: &mut E::Packet) -> Result<Action, Refusal
     if packet.has_vlan_tag() {
         return Err(Verdict::PassVlan.into());
     }
-    let headers = parse(packet)?;
-    match headers.protocol {
+    let headers = match parse(packet) {
+        Ok(headers) => headers,
+        Err(Verdict::PassFragment) => return Err(Refusal::Piece),
+        Err(verdict) => return Err(verdict.into()),
+    };
+    match headers.key.protocol {
         protocol::TCP | protocol::UDP => transport(env, packet, &headers),
-        _ => env.forward_error(packet, &headers),
+        _ => Err(Refusal::IcmpError),
     }
 }
 
@@ -89,55 +112,83 @@ enum Admission {
 }
 
 #[inline(always)]
-fn transport<E: Env>(
+pub(crate) fn transport<E: Env>(
     env: &E,
     packet: &mut E::Packet,
     headers: &Headers,
 ) -> Result<Action, Refusal> {
-    let key = headers.key();
-    let opening = headers.protocol == protocol::TCP && tcp::is_opening(headers.tcp_flags);
-    let mut probe = env.is_fresh();
-    let mut found = env.flow(&key);
-    if let Some(flow) = found
-        && !env.is_fresh()
-    {
-        match admit(env, headers, flow, opening) {
-            Admission::Go => {}
-            Admission::GoAndProbe => probe = true,
+    let key = &headers.key;
+    let opening = headers.key.protocol == protocol::TCP && tcp::is_opening(headers.tcp_flags);
+    if let Some(flow) = env.flow(key) {
+        let probe = match admit(env, headers, flow, opening) {
+            Admission::Go => Some(false),
+            Admission::GoAndProbe => Some(true),
             Admission::Reopen => {
-                remove_pair(env, &key, flow);
-                found = None;
+                remove_pair(env, key, flow);
+                None
             }
             Admission::Stop(verdict) => return Err(verdict.into()),
+        };
+        if let Some(probe) = probe {
+            let out = way_out(env, headers.is_v4, flow, probe)?;
+            let unresolved = !probe && matches!(out, Action::RedirectNeighbour { .. });
+            return transmit(env, packet, headers, flow, out, unresolved).map_err(Refusal::from);
         }
     }
-    let flow = match found {
-        Some(flow) => flow,
-        None => {
-            let service = env.service(&ServiceKey {
-                vip: headers.destination,
-                port: headers.destination_port,
-                protocol: headers.protocol as u16,
-            });
-            match service {
-                Some(service) if opening || headers.protocol == protocol::UDP => {
-                    let frame = packet.window::<12>(0).ok_or(Verdict::PassMalformed)?;
-                    probe = true;
-                    let frame = [frame.u32::<0>(), frame.u32::<4>(), frame.u32::<8>()];
-                    env.open(&key, service, frame, headers.is_v4)?
-                }
-                Some(_) => {
-                    return handover(env, packet, headers, &key, Verdict::PassNoFlow)
-                        .map_err(Refusal::from);
-                }
-                None => {
-                    return handover(env, packet, headers, &key, Verdict::PassNotService)
-                        .map_err(Refusal::from);
-                }
-            }
+    let service = env.service(&ServiceKey {
+        vip: headers.key.destination,
+        port: headers.key.destination_port,
+        protocol: headers.key.protocol as u16,
+    });
+    let otherwise = match service {
+        Some(service) if opening || headers.key.protocol == protocol::UDP => {
+            let frame = packet.window::<12>(0).ok_or(Verdict::PassMalformed)?;
+            let scratch = env.scratch().ok_or(Verdict::DropInternal)?;
+            scratch.opening.key = *key;
+            scratch.opening.service = *service;
+            scratch.opening.frame = [frame.u32::<0>(), frame.u32::<4>(), frame.u32::<8>()];
+            scratch.opening.is_v4 = u32::from(headers.is_v4);
+            return Err(Refusal::OpenFirst);
         }
+        Some(_) => Verdict::PassNoFlow,
+        None => Verdict::PassNotService,
     };
-    transmit(env, packet, headers, flow, probe).map_err(Refusal::from)
+    handover(env, packet, headers, key, otherwise).map_err(Refusal::from)
+}
+
+/// Sends the packet that [`open`] has just opened a flow for, by what that left in the scratch room.
+///
+/// # Errors
+///
+/// The verdict about the packet, not yet counted.
+#[inline(always)]
+pub fn send_first<E: Env>(env: &E, packet: &mut E::Packet) -> Result<Action, Verdict> {
+    let headers = parse(packet)?;
+    let scratch = env.scratch().ok_or(Verdict::DropInternal)?;
+    let out = first_way_out(env, headers.is_v4, scratch)?;
+    let flow = env.built_flow().ok_or(Verdict::DropInternal)?;
+    transmit(env, packet, &headers, flow, out, false)
+}
+
+/// Through the neighbour layer when the route was looked up just now, so that the kernel goes on
+/// checking the next hop; else with the MAC that an earlier flow to this member used.
+#[inline(always)]
+fn first_way_out<E: Env>(env: &E, is_v4: bool, scratch: &Scratch) -> Result<Action, Verdict> {
+    let route = &scratch.route;
+    if env.resolves_neighbours() {
+        if route.status != route_status::REMEMBERED {
+            return Ok(Action::RedirectNeighbour {
+                ifindex: route.ifindex,
+                is_v4,
+                next_hop: route.next_hop,
+            });
+        }
+    } else if route.status == route_status::UNRESOLVED {
+        return Err(Verdict::PassToClassifier);
+    }
+    Ok(Action::Redirect {
+        ifindex: scratch.forward.ifindex,
+    })
 }
 
 #[inline(always)]
@@ -154,7 +205,7 @@ fn admit<E: Env>(env: &E, headers: &Headers, flow: FlowRef, opening: bool) -> Ad
                 env.count(Verdict::FlowMoved);
                 return Admission::Reopen;
             }
-            if let Some(reverse) = env.sibling(flow, headers.protocol) {
+            if let Some(reverse) = env.sibling(flow, headers.key.protocol) {
                 close(env, flow, reverse);
             }
             return Admission::Stop(Verdict::PassMemberDown);
@@ -163,7 +214,7 @@ fn admit<E: Env>(env: &E, headers: &Headers, flow: FlowRef, opening: bool) -> Ad
         flow.set_epoch(epoch);
         probe = true;
     }
-    if headers.protocol == protocol::TCP {
+    if headers.key.protocol == protocol::TCP {
         if flow.is_reverse() {
             track_member(env, headers, flow);
         } else if opening {
@@ -214,7 +265,7 @@ fn track_client<E: Env>(env: &E, headers: &Headers, flow: FlowRef) {
         count_connection(env, flow.service(), flow.member());
     }
     if flags & (tcp::flag::RST | tcp::flag::FIN) != 0
-        && let Some(reverse) = env.sibling(flow, headers.protocol)
+        && let Some(reverse) = env.sibling(flow, headers.key.protocol)
         && (flags & tcp::flag::RST != 0
             || flow.set_state_bits(tcp::FIN_CLIENT) & tcp::FIN_MEMBER != 0)
     {
@@ -229,7 +280,7 @@ fn track_member<E: Env>(env: &E, headers: &Headers, reverse: FlowRef) {
     if flags & (tcp::flag::SYN | tcp::flag::FIN | tcp::flag::RST) == 0 {
         return;
     }
-    let Some(flow) = env.sibling(reverse, headers.protocol) else {
+    let Some(flow) = env.sibling(reverse, headers.key.protocol) else {
         return;
     };
     if flags & tcp::flag::RST != 0 {
@@ -316,18 +367,18 @@ fn store_route(flow: FlowRef, route: &Route) {
 
 /// Rewrites and sends a packet of a flow.
 #[inline(always)]
-fn transmit<E: Env>(
+pub(crate) fn transmit<E: Env>(
     env: &E,
     packet: &mut E::Packet,
     headers: &Headers,
     flow: FlowRef,
-    probe: bool,
+    out: Action,
+    unresolved: bool,
 ) -> Result<Action, Verdict> {
     let now = env.now();
     if flow.last_seen() != now {
         flow.set_last_seen(now);
     }
-    let out = way_out(env, headers, flow, probe)?;
     if headers.ttl <= 1 {
         return Err(Verdict::DropTtlExpired);
     }
@@ -336,7 +387,13 @@ fn transmit<E: Env>(
     }
     let reverse = flow.is_reverse();
     let (service, member) = (flow.service(), flow.member());
-    if !rewrite(packet, headers, flow) {
+    let later = matches!(headers.piece, Piece::Later { .. });
+    let rewritten = if later {
+        rewrite_later(packet, headers, flow)
+    } else {
+        rewrite(packet, headers, flow)
+    };
+    if !rewritten {
         return Err(Verdict::PassMalformed);
     }
     let bytes = u64::from(headers.payload);
@@ -346,10 +403,14 @@ fn transmit<E: Env>(
     if let Some(traffic) = env.member_traffic(member) {
         traffic.count_packet(reverse, bytes);
     }
-    env.count(match out {
-        Action::RedirectNeighbour { .. } if !probe => Verdict::ForwardUnresolved,
-        _ if reverse => Verdict::ForwardToClient,
-        _ => Verdict::ForwardToMember,
+    env.count(if later {
+        Verdict::ForwardFragment
+    } else if unresolved {
+        Verdict::ForwardUnresolved
+    } else if reverse {
+        Verdict::ForwardToClient
+    } else {
+        Verdict::ForwardToMember
     });
     Ok(out)
 }
@@ -358,7 +419,7 @@ fn transmit<E: Env>(
 #[inline(always)]
 pub(crate) fn way_out<E: Env>(
     env: &E,
-    headers: &Headers,
+    is_v4: bool,
     flow: FlowRef,
     probe: bool,
 ) -> Result<Action, Verdict> {
@@ -373,7 +434,7 @@ pub(crate) fn way_out<E: Env>(
     }
     let scratch = env.scratch().ok_or(Verdict::DropInternal)?;
     let route = &mut scratch.route;
-    env.route(headers.is_v4, flow.source(), flow.destination(), route);
+    env.route(is_v4, flow.source(), flow.destination(), route);
     store_route(flow, route);
     // Without a neighbour to ask about, a learned MAC must do.
     if route.status == route_status::NONE
@@ -385,7 +446,7 @@ pub(crate) fn way_out<E: Env>(
     }
     Ok(Action::RedirectNeighbour {
         ifindex: route.ifindex,
-        is_v4: headers.is_v4,
+        is_v4,
         next_hop: route.next_hop,
     })
 }
@@ -399,11 +460,11 @@ fn handover<E: Env>(
     key: &FlowKey,
     otherwise: Verdict,
 ) -> Result<Action, Verdict> {
-    if headers.protocol != protocol::TCP || env.globals().handover == 0 {
+    if headers.key.protocol != protocol::TCP || env.globals().handover == 0 {
         return Err(otherwise);
     }
     let interface = env.interface(env.ingress()).ok_or(otherwise)?;
-    if interface.flags & interface_flag::HANDOVER == 0 || !env.is_vip(&headers.destination) {
+    if interface.flags & interface_flag::HANDOVER == 0 || !env.is_vip(&headers.key.destination) {
         return Err(otherwise);
     }
     if tcp::is_opening(headers.tcp_flags) {

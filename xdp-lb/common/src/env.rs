@@ -4,8 +4,8 @@
 
 use crate::address::Address;
 use crate::flow::{Flow, FlowKey, FlowRef};
+use crate::fragment::{FragmentKey, Ports};
 use crate::packet::Packet;
-use crate::parse::Headers;
 use crate::state::{MemberStateRef, ServiceStateRef, TrafficRef};
 use crate::table::{Globals, Interface, Member, Service, ServiceInfo, ServiceKey};
 use crate::verdict::Verdict;
@@ -33,10 +33,26 @@ pub enum Action {
 pub enum Refusal {
     /// Still to be counted.
     Uncounted(Verdict),
-    /// Not yet decided: the flow must be opened ([`crate::open::open`]) and the packet seen again.
+    /// Not yet decided: for [`crate::open::open`], by what is in [`Scratch::opening`], and then
+    /// [`crate::datapath::send_first`].
     OpenFirst,
     /// Not yet decided: for [`crate::icmp::forward_error`].
     IcmpError,
+    /// Not yet decided: for [`crate::fragment::forward_piece`].
+    Piece,
+}
+
+impl Refusal {
+    /// The verdict about a packet for which everything that could come first has been done: its flow
+    /// was opened, and the table was so full that it dropped it at once.
+    #[inline(always)]
+    #[must_use]
+    pub const fn or_table_full(self) -> Verdict {
+        match self {
+            Self::Uncounted(verdict) => verdict,
+            Self::OpenFirst | Self::IcmpError | Self::Piece => Verdict::DropTableFull,
+        }
+    }
 }
 
 impl From<Verdict> for Refusal {
@@ -87,7 +103,27 @@ pub mod route_status {
     /// Way out known, MAC of the next hop not.
     pub const UNRESOLVED: u32 = 1;
     pub const RESOLVED: u32 = 2;
+    /// Resolved when an earlier flow asked; the next hop is not known, only its MAC.
+    pub const REMEMBERED: u32 = 3;
 }
+
+/// The resolved way to a member and our address on it, as one CPU last looked it up: new flows
+/// need no look-up of their own while the epoch lasts.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct MemberRoute {
+    pub source: Address,
+    pub link: [u32; 3],
+    pub ifindex: u32,
+    pub mtu: u32,
+    /// [`Globals::epoch`] at the look-up.
+    pub epoch: u32,
+    /// [`Member::generation`] at the look-up; 0 when there was none.
+    pub generation: u32,
+    pub reserved: u32,
+}
+
+const _: () = assert!(size_of::<MemberRoute>() == 48);
 
 /// Room to build a flow in; too large for the stack of an eBPF program.
 #[repr(C)]
@@ -95,7 +131,6 @@ pub mod route_status {
 pub struct Scratch {
     pub forward: Flow,
     pub reverse: Flow,
-    pub forward_key: FlowKey,
     pub reverse_key: FlowKey,
     pub route: Route,
     pub opening: Opening,
@@ -107,7 +142,7 @@ pub struct Scratch {
 pub trait Env {
     type Packet: Packet;
 
-    /// Coarse monotonic time, ns.
+    /// Time of the last kernel tick, ns from an unknown start.
     fn now(&self) -> u64;
     /// Where the packet came in.
     fn ingress(&self) -> u32;
@@ -126,45 +161,32 @@ pub trait Env {
     fn ring(&self, index: u32) -> Option<u32>;
     fn interface(&self, ifindex: u32) -> Option<&Interface>;
     fn is_vip(&self, address: &Address) -> bool;
+    /// Whether the address is in a prefix of the set.
+    fn is_allowed(&self, set: u32, client: Address) -> bool;
     /// Looks a route up and writes it to `route`.
     fn route(&self, is_v4: bool, source: Address, destination: Address, route: &mut Route);
     /// Whether a local TCP socket other than a listening one has this five-tuple.
     fn has_local_socket(&self, key: &FlowKey, is_v4: bool) -> bool;
     fn remember_local_handshake(&self, key: &FlowKey);
     fn is_local_handshake(&self, key: &FlowKey) -> bool;
+    /// Remembers the ports of a datagram's first piece.
+    fn remember_piece(&self, key: &FragmentKey, ports: &Ports);
+    /// The ports of a datagram whose first piece has passed.
+    fn piece(&self, key: &FragmentKey) -> Option<Ports>;
     /// Room of this CPU. The caller must not hold it across another call that takes it.
     #[expect(
         clippy::mut_from_ref,
         reason = "the room belongs to the CPU, not to the environment"
     )]
     fn scratch(&self) -> Option<&mut Scratch>;
-
-    /// Whether the packet's flow has just been opened for it.
-    fn is_fresh(&self) -> bool;
-    /// Runs [`crate::open::open`], now or, with [`Refusal::OpenFirst`], where the verifier sees it
-    /// by itself.
-    ///
-    /// # Errors
-    ///
-    /// As that function.
-    fn open(
-        &self,
-        key: &FlowKey,
-        service: &Service,
-        frame: [u32; 3],
-        is_v4: bool,
-    ) -> Result<FlowRef, Refusal>;
-    /// Runs [`crate::icmp::forward_error`], now or, with [`Refusal::IcmpError`], where the verifier
-    /// sees it by itself.
-    ///
-    /// # Errors
-    ///
-    /// As that function.
-    fn forward_error(
-        &self,
-        packet: &mut Self::Packet,
-        headers: &Headers,
-    ) -> Result<Action, Refusal>;
+    /// [`Scratch::forward`], as if it were in the table: the flow that was just opened.
+    fn built_flow(&self) -> Option<FlowRef>;
+    /// What this CPU remembers of the way to a member slot. Not to be held across another call.
+    #[expect(
+        clippy::mut_from_ref,
+        reason = "the entry belongs to the CPU, not to the environment"
+    )]
+    fn member_route(&self, slot: u32) -> Option<&mut MemberRoute>;
 
     /// The key of the other direction's entry, in room of this CPU that the next call reuses.
     fn sibling_key(&self, flow: FlowRef, protocol: u32) -> Option<&FlowKey>;

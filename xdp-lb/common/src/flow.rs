@@ -46,7 +46,7 @@ pub struct Flow {
     pub mtu: u32,
     /// [`crate::table::Globals::epoch`] at the last check.
     pub epoch: u32,
-    /// Coarse monotonic time of the last packet, ns.
+    /// Tick of the last packet, ns.
     pub last_seen: u64,
     /// One of [`crate::tcp`]'s states.
     pub state: u32,

@@ -9,7 +9,7 @@ use crate::datapath::way_out;
 use crate::env::{Action, Env};
 use crate::flow::{FlowKey, FlowRef};
 use crate::packet::Packet;
-use crate::parse::{Headers, L3, Quoted, parse_quoted, protocol};
+use crate::parse::{L3, Quoted, parse, parse_quoted, protocol};
 use crate::verdict::Verdict;
 
 /// Handles an ICMP packet; all but errors about our flows are the stack's.
@@ -18,16 +18,13 @@ use crate::verdict::Verdict;
 ///
 /// The verdict about the packet, not yet counted.
 #[inline(always)]
-pub fn forward_error<E: Env>(
-    env: &E,
-    packet: &mut E::Packet,
-    headers: &Headers,
-) -> Result<Action, Verdict> {
+pub fn forward_error<E: Env>(env: &E, packet: &mut E::Packet) -> Result<Action, Verdict> {
+    let headers = &parse(packet)?;
     let icmp = packet
         .window::<8>(headers.l4)
         .ok_or(Verdict::PassMalformed)?;
     let kind = icmp.u8::<0>();
-    let is_error = match headers.protocol {
+    let is_error = match headers.key.protocol {
         // Destination unreachable, time exceeded, parameter problem (RFC 792).
         protocol::ICMP => headers.is_v4 && matches!(kind, 3 | 11 | 12),
         // Destination unreachable, too big, time exceeded, parameter problem (RFC 4443).
@@ -46,11 +43,11 @@ pub fn forward_error<E: Env>(
         destination_port: quoted.source_port,
         protocol: quoted.protocol,
     };
-    if headers.destination != quoted.source {
+    if headers.key.destination != quoted.source {
         return Err(Verdict::PassNotService);
     }
     let flow = env.flow(&answer).ok_or(Verdict::PassNotService)?;
-    let out = way_out(env, headers, flow, false)?;
+    let out = way_out(env, headers.is_v4, flow, false)?;
     if headers.ttl <= 1 {
         return Err(Verdict::DropTtlExpired);
     }
@@ -61,8 +58,8 @@ pub fn forward_error<E: Env>(
     let mut delta =
         translate_quoted(packet, headers.is_v4, at, &quoted, flow).ok_or(Verdict::PassMalformed)?;
     let outer = Delta::NONE
-        .address(headers.source, source)
-        .address(headers.destination, destination);
+        .address(headers.key.source, source)
+        .address(headers.key.destination, destination);
     if headers.is_v4 {
         let ip = packet.window::<20>(L3).ok_or(Verdict::PassMalformed)?;
         let old = ip.u16::<8>();

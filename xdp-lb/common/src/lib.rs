@@ -20,6 +20,9 @@ pub mod checksum;
 pub mod datapath;
 pub mod env;
 pub mod flow;
+pub mod fragment;
+#[cfg(any(test, feature = "user"))]
+pub mod fuzzing;
 pub mod hash;
 pub mod icmp;
 pub mod limits;

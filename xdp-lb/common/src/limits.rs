@@ -17,6 +17,8 @@ pub const MAX_SERVICES: u32 = 1024;
 pub const MAX_SERVICE_KEYS: u32 = 8192;
 /// VIP addresses per network namespace.
 pub const MAX_VIPS: u32 = 1024;
+/// Client prefixes of all listeners together.
+pub const MAX_ALLOWED_PREFIXES: u32 = 1 << 18;
 /// Members of all listeners together, draining ones included.
 pub const MAX_MEMBERS: u32 = 16384;
 /// Interfaces per network namespace.
@@ -29,6 +31,11 @@ pub const MAX_RING_LENGTH: u32 = 8192;
 pub const LEAST_CONNECTIONS_SCAN: u32 = 32;
 /// Remembered local handshakes while a handover is on.
 pub const MAX_LOCAL_HANDSHAKES: u32 = 65536;
+
+/// Datagrams in pieces whose ports are remembered.
+pub const MAX_FRAGMENTED: u32 = 16384;
+/// A later piece follows the first for this long: as long as Linux waits for one.
+pub const FRAGMENT_TIMEOUT_NS: u64 = 30_000_000_000;
 
 /// IPv6 extension headers walked before a packet is left to the stack.
 pub const MAX_EXTENSION_HEADERS: u32 = 6;
@@ -44,4 +51,4 @@ pub const CLOSED_TIMEOUT_NS: u64 = 10_000_000_000;
 pub const SYN_MOVES_MEMBER: u32 = 3;
 
 /// Changes whenever a map's key or value does: pinned maps of another version are not adopted.
-pub const ABI_VERSION: u32 = 1;
+pub const ABI_VERSION: u32 = 2;

@@ -3,8 +3,8 @@
 use crate::address::{Address, Be16};
 use crate::checksum::Delta;
 use crate::datapath::count_connection;
-use crate::env::{Env, Inserted, Opening, Scratch, route_status};
-use crate::flow::{Flow, FlowKey, FlowRef, flag};
+use crate::env::{Env, Inserted, Scratch, route_status};
+use crate::flow::{Flow, FlowKey, flag};
 use crate::hash;
 use crate::limits::{CLOSED_REUSE_NS, SNAT_PORT_COUNT, SNAT_PORT_FIRST, SNAT_PORT_TRIES};
 use crate::parse::protocol;
@@ -14,18 +14,25 @@ use crate::table::{Member, interface_flag};
 use crate::tcp;
 use crate::verdict::Verdict;
 
-/// Opens a flow for a packet to a service.
+/// Opens the flow that [`Scratch::opening`] describes; it stays in [`Scratch::forward`], and its way
+/// out in [`Scratch::route`].
 ///
 /// # Errors
 ///
 /// The verdict about the packet, not yet counted.
 #[inline(always)]
-pub fn open<E: Env>(env: &E, opening: &Opening) -> Result<FlowRef, Verdict> {
-    let slot = opening.service.slot;
+pub fn open<E: Env>(env: &E) -> Result<(), Verdict> {
+    let scratch = env.scratch().ok_or(Verdict::DropInternal)?;
+    let allowed = scratch.opening.service.allowed;
+    // Not a refusal of the listener's: a stranger must not be able to raise its error count.
+    if allowed != 0 && !env.is_allowed(allowed, scratch.opening.key.source) {
+        return Err(Verdict::DropNotAllowed);
+    }
+    let slot = scratch.opening.service.slot;
     let state = env.service_state(slot).ok_or(Verdict::DropInternal)?;
     // Counted first and taken back on failure, so that two CPUs cannot both take the last place.
     let before = state.open();
-    let result = open_counted(env, opening, state, before);
+    let result = open_counted(env, scratch, state, before);
     if result.is_err() {
         state.close();
         if let Some(traffic) = env.service_traffic(slot) {
@@ -38,12 +45,12 @@ pub fn open<E: Env>(env: &E, opening: &Opening) -> Result<FlowRef, Verdict> {
 #[inline(always)]
 fn open_counted<E: Env>(
     env: &E,
-    opening: &Opening,
+    scratch: &mut Scratch,
     state: ServiceStateRef,
     before: Tally,
-) -> Result<FlowRef, Verdict> {
-    let service = &opening.service;
-    let is_v4 = opening.is_v4 != 0;
+) -> Result<(), Verdict> {
+    let service = &scratch.opening.service;
+    let is_v4 = scratch.opening.is_v4 != 0;
     if service.connection_limit != 0 {
         let info = env
             .service_info(service.slot)
@@ -52,20 +59,21 @@ fn open_counted<E: Env>(
             return Err(Verdict::DropConnectionLimit);
         }
     }
-    let slot = select(env, service, state, opening.key.source, is_v4)?;
+    let slot = select(env, service, state, &scratch.opening.key, is_v4)?;
     let member = env.member(slot).ok_or(Verdict::DropInternal)?;
     let member_state = env.member_state(slot).ok_or(Verdict::DropInternal)?;
-    let scratch = env.scratch().ok_or(Verdict::DropInternal)?;
-    route_both(env, &opening.key, is_v4, member, scratch, opening.frame)?;
-    fill(env, &opening.key, service.slot, slot, member, scratch);
+    route_to_client(env, is_v4, scratch);
+    route_to_member(env, is_v4, slot, member, scratch)?;
+    fill(env, slot, member, scratch);
 
     take_port(env, member_state, scratch)?;
     member_state.open();
-    match env.insert_flow(&scratch.forward_key, &scratch.forward) {
+    match env.insert_flow(&scratch.opening.key, &scratch.forward) {
         Inserted::Done => {
-            if opening.key.protocol == protocol::UDP {
-                count_connection(env, service.slot, slot);
+            if scratch.opening.key.protocol == protocol::UDP {
+                count_connection(env, scratch.opening.service.slot, slot);
             }
+            Ok(())
         }
         other => {
             env.remove_flow(&scratch.reverse_key);
@@ -74,32 +82,23 @@ fn open_counted<E: Env>(
                 return Err(Verdict::DropTableFull);
             }
             // Another CPU has just opened this flow, for a copy of this packet: that one counts.
-            return Err(Verdict::DropInternal);
+            Err(Verdict::DropInternal)
         }
     }
-    env.flow(&opening.key).ok_or(Verdict::DropTableFull)
 }
 
-/// Finds the ways to the member and back to the client, and our source address for the member.
+/// Finds the way back to the client: as the FIB says, else where this frame came from.
 #[inline(always)]
-fn route_both<E: Env>(
-    env: &E,
-    key: &FlowKey,
-    is_v4: bool,
-    member: &Member,
-    scratch: &mut Scratch,
-    frame: [u32; 3],
-) -> Result<(), Verdict> {
-    let ingress = env.ingress();
-    // To the client: as the FIB says, else back where this frame came from.
-    env.route(is_v4, key.destination, key.source, &mut scratch.route);
-    let [a, b, c] = frame;
+fn route_to_client<E: Env>(env: &E, is_v4: bool, scratch: &mut Scratch) {
+    let (source, destination) = (scratch.opening.key.destination, scratch.opening.key.source);
+    env.route(is_v4, source, destination, &mut scratch.route);
+    let [a, b, c] = scratch.opening.frame;
     if scratch.route.status == route_status::RESOLVED {
         scratch.reverse.link = scratch.route.link;
         scratch.reverse.ifindex = scratch.route.ifindex;
     } else {
         scratch.reverse.link = swap_link(a, b, c);
-        scratch.reverse.ifindex = ingress;
+        scratch.reverse.ifindex = env.ingress();
         scratch.route.mtu = 0;
     }
     scratch.reverse.mtu = if scratch.route.mtu != 0 {
@@ -107,7 +106,28 @@ fn route_both<E: Env>(
     } else {
         interface_mtu(env, scratch.reverse.ifindex)
     };
+}
 
+/// Finds the way to the member, and our source address on it.
+#[inline(always)]
+fn route_to_member<E: Env>(
+    env: &E,
+    is_v4: bool,
+    slot: u32,
+    member: &Member,
+    scratch: &mut Scratch,
+) -> Result<(), Verdict> {
+    let epoch = env.globals().epoch;
+    let remembered = env.member_route(slot).ok_or(Verdict::DropInternal)?;
+    if remembered.generation == member.generation && remembered.epoch == epoch {
+        scratch.forward.flags = 0;
+        scratch.forward.link = remembered.link;
+        scratch.forward.ifindex = remembered.ifindex;
+        scratch.forward.mtu = remembered.mtu;
+        scratch.forward.source = remembered.source;
+        scratch.route.status = route_status::REMEMBERED;
+        return Ok(());
+    }
     env.route(
         is_v4,
         Address::default(),
@@ -138,6 +158,14 @@ fn route_both<E: Env>(
         return Err(Verdict::DropNoSnatAddress);
     }
     scratch.forward.source = address;
+    if scratch.route.status == route_status::RESOLVED {
+        remembered.source = address;
+        remembered.link = scratch.forward.link;
+        remembered.ifindex = scratch.forward.ifindex;
+        remembered.mtu = scratch.forward.mtu;
+        remembered.epoch = epoch;
+        remembered.generation = member.generation;
+    }
     Ok(())
 }
 
@@ -163,14 +191,9 @@ const fn swap_link(a: u32, b: u32, c: u32) -> [u32; 3] {
 
 /// Fills both entries but for the source port.
 #[inline(always)]
-fn fill<E: Env>(
-    env: &E,
-    key: &FlowKey,
-    service: u32,
-    slot: u32,
-    member: &Member,
-    scratch: &mut Scratch,
-) {
+fn fill<E: Env>(env: &E, slot: u32, member: &Member, scratch: &mut Scratch) {
+    let key = &scratch.opening.key;
+    let service = scratch.opening.service.slot;
     let now = env.now();
     let epoch = env.globals().epoch;
     let state = if key.protocol == protocol::UDP {
@@ -178,7 +201,6 @@ fn fill<E: Env>(
     } else {
         tcp::SYN_SENT
     };
-    scratch.forward_key = *key;
 
     let forward: &mut Flow = &mut scratch.forward;
     let snat = forward.source;

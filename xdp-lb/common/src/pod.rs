@@ -7,8 +7,8 @@ use aya::Pod;
 use crate::address::Address;
 use crate::flow::{Flow, FlowKey};
 use crate::table::{
-    Globals, Interface, Member, MemberState, Service, ServiceInfo, ServiceKey, ServiceState,
-    Traffic,
+    AllowedPrefix, Globals, Interface, Member, MemberState, Service, ServiceInfo, ServiceKey,
+    ServiceState, Traffic,
 };
 
 macro_rules! pod {
@@ -32,4 +32,5 @@ pod!(
     Interface,
     Traffic,
     Globals,
+    AllowedPrefix,
 );

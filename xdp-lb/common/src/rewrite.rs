@@ -9,10 +9,31 @@ use crate::parse::{Headers, L3, protocol};
 #[inline(always)]
 #[must_use]
 pub(crate) fn rewrite<P: Packet>(packet: &mut P, headers: &Headers, flow: FlowRef) -> bool {
-    let Some(frame) = packet.window::<12>(0) else {
+    let Some(ports) = packet.window::<4>(headers.l4) else {
         return false;
     };
-    let Some(ports) = packet.window::<4>(headers.l4) else {
+    if !rewrite_outside(packet, headers, flow) {
+        return false;
+    }
+    ports.set_u16::<0>(flow.source_port().0);
+    ports.set_u16::<2>(flow.destination_port().0);
+    // Last, since it may move the packet in memory.
+    let udp = headers.key.protocol == protocol::UDP;
+    let field = headers.l4 + if udp { 6 } else { 16 };
+    packet.update_checksum(field, flow.address_delta(), flow.port_delta(), udp)
+}
+
+/// As [`rewrite`], of a piece without an L4 header.
+#[inline(always)]
+#[must_use]
+pub(crate) fn rewrite_later<P: Packet>(packet: &mut P, headers: &Headers, flow: FlowRef) -> bool {
+    rewrite_outside(packet, headers, flow)
+}
+
+/// Frame and IP header.
+#[inline(always)]
+fn rewrite_outside<P: Packet>(packet: &P, headers: &Headers, flow: FlowRef) -> bool {
+    let Some(frame) = packet.window::<12>(0) else {
         return false;
     };
     let (source, destination) = (flow.source(), flow.destination());
@@ -40,14 +61,9 @@ pub(crate) fn rewrite<P: Packet>(packet: &mut P, headers: &Headers, flow: FlowRe
         ip.set_u32::<32>(destination.0[2]);
         ip.set_u32::<36>(destination.0[3]);
     }
-    ports.set_u16::<0>(flow.source_port().0);
-    ports.set_u16::<2>(flow.destination_port().0);
     let link = flow.link();
     frame.set_u32::<0>(link[0]);
     frame.set_u32::<4>(link[1]);
     frame.set_u32::<8>(link[2]);
-    // Last, since it may move the packet in memory.
-    let udp = headers.protocol == protocol::UDP;
-    let field = headers.l4 + if udp { 6 } else { 16 };
-    packet.update_checksum(field, flow.address_delta(), flow.port_delta(), udp)
+    true
 }

@@ -1,7 +1,7 @@
 //! Which member a new flow goes to.
 
-use crate::address::Address;
 use crate::env::Env;
+use crate::flow::FlowKey;
 use crate::hash;
 use crate::limits::LEAST_CONNECTIONS_SCAN;
 use crate::state::ServiceStateRef;
@@ -10,25 +10,28 @@ use crate::verdict::Verdict;
 
 /// The member slot for a client. The schedule holds usable members only.
 ///
-/// Round robin and source address read a schedule in which a member's share of entries is its
-/// weight; least connections has each member once and compares `active / weight`, starting at the
+/// Round robin and the client's address (and port) read a schedule in which a member's share of
+/// entries is its weight; least connections has each member once and compares `active / weight`, starting at the
 /// next turn, so that equals take turns.
 #[inline(always)]
 pub(crate) fn select<E: Env>(
     env: &E,
     service: &Service,
     state: ServiceStateRef,
-    client: Address,
+    key: &FlowKey,
     is_v4: bool,
 ) -> Result<u32, Verdict> {
     let length = service.ring_length;
     if length == 0 {
         return Err(Verdict::PassNoMember);
     }
-    let index = if service.algorithm == algorithm::SOURCE_IP {
-        hash::address(client) % length
-    } else {
-        (state.next_turn(is_v4) % u64::from(length)) as u32
+    let index = match service.algorithm {
+        algorithm::SOURCE_IP => hash::address(key.source) % length,
+        algorithm::SOURCE_IP_PORT => {
+            let port = u32::from(key.source_port.0);
+            hash::pair(hash::address(key.source), port) % length
+        }
+        _ => (state.next_turn(is_v4) % u64::from(length)) as u32,
     };
     if service.algorithm == algorithm::LEAST_CONNECTIONS {
         return least_connections(env, service, index);

@@ -29,7 +29,24 @@ pub struct Service {
     pub ring_length: u32,
     /// Concurrent flows; 0 is no limit.
     pub connection_limit: u32,
-    pub reserved: u32,
+    /// The set of prefixes in `ALLOWED` that clients must be in; 0 lets everybody in.
+    pub allowed: u32,
+}
+
+/// A client prefix of a set: the data of a key of `ALLOWED`, whose prefix length counts the set's
+/// bits, too. Owned by the loader; a set is never changed, but replaced by another.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub struct AllowedPrefix {
+    pub set: u32,
+    pub address: Address,
+}
+
+impl AllowedPrefix {
+    /// Bits of a set's number.
+    pub const SET_BITS: u32 = 32;
+    /// Bits of a key that is a whole address.
+    pub const ALL_BITS: u32 = Self::SET_BITS + 128;
 }
 
 /// Values of [`Service::algorithm`].
@@ -37,6 +54,7 @@ pub mod algorithm {
     pub const ROUND_ROBIN: u32 = 0;
     pub const LEAST_CONNECTIONS: u32 = 1;
     pub const SOURCE_IP: u32 = 2;
+    pub const SOURCE_IP_PORT: u32 = 3;
 }
 
 /// What the loader knows of a service slot. Owned by the loader.
@@ -150,6 +168,7 @@ pub struct Globals {
 
 const _: () = assert!(size_of::<ServiceKey>() == 20);
 const _: () = assert!(size_of::<Service>() == 24);
+const _: () = assert!(size_of::<AllowedPrefix>() == 20);
 const _: () = assert!(size_of::<ServiceInfo>() == 32);
 const _: () = assert!(size_of::<ServiceState>() == 32);
 const _: () = assert!(size_of::<Member>() == 64);

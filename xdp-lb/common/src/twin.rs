@@ -12,12 +12,10 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use crate::address::Address;
 use crate::datapath::process;
-use crate::env::{Action, Env, Inserted, Opening, Refusal, Route, Scratch};
+use crate::env::{Action, Env, Inserted, MemberRoute, Route, Scratch};
 use crate::flow::{Flow, FlowKey, FlowRef};
-use crate::icmp::forward_error;
-use crate::open::open;
+use crate::fragment::{FragmentKey, Ports};
 use crate::packet::BufferPacket;
-use crate::parse::Headers;
 use crate::state::{MemberStateRef, ServiceStateRef, TrafficRef};
 use crate::table::{
     Globals, Interface, Member, MemberState, Service, ServiceInfo, ServiceKey, ServiceState,
@@ -60,6 +58,8 @@ pub struct Twin {
     pub ring: Vec<u32>,
     pub interfaces: HashMap<u32, Interface>,
     pub vips: HashSet<Address>,
+    /// Prefixes by set: address and length.
+    pub allowed: HashMap<u32, Vec<(Address, u32)>>,
     pub routes: HashMap<Address, Route>,
     pub sockets: HashSet<FlowKey>,
     flows: RefCell<HashMap<FlowKey, Box<UnsafeCell<Flow>>>>,
@@ -70,10 +70,12 @@ pub struct Twin {
     )]
     removed: RefCell<Vec<Box<UnsafeCell<Flow>>>>,
     handshakes: RefCell<HashSet<FlowKey>>,
+    pieces: RefCell<HashMap<FragmentKey, Ports>>,
     service_states: RefCell<Slots<ServiceState>>,
     member_states: RefCell<Slots<MemberState>>,
     service_traffic: RefCell<Slots<Traffic>>,
     member_traffic: RefCell<Slots<Traffic>>,
+    member_routes: RefCell<Slots<MemberRoute>>,
     verdicts: RefCell<BTreeMap<Verdict, u64>>,
     scratch: UnsafeCell<Scratch>,
     sibling: UnsafeCell<FlowKey>,
@@ -93,15 +95,18 @@ impl Default for Twin {
             ring: Vec::new(),
             interfaces: HashMap::new(),
             vips: HashSet::new(),
+            allowed: HashMap::new(),
             routes: HashMap::new(),
             sockets: HashSet::new(),
             flows: RefCell::default(),
             removed: RefCell::default(),
             handshakes: RefCell::default(),
+            pieces: RefCell::default(),
             service_states: RefCell::new(Slots::new()),
             member_states: RefCell::new(Slots::new()),
             service_traffic: RefCell::new(Slots::new()),
             member_traffic: RefCell::new(Slots::new()),
+            member_routes: RefCell::new(Slots::new()),
             verdicts: RefCell::default(),
             scratch: UnsafeCell::default(),
             sibling: UnsafeCell::default(),
@@ -241,6 +246,20 @@ impl Env for Twin {
         self.vips.contains(address)
     }
 
+    fn is_allowed(&self, set: u32, client: Address) -> bool {
+        let bits = |address: Address| {
+            address.0.iter().fold(0u128, |bits, word| {
+                bits << 32 | u128::from(u32::from_be(*word))
+            })
+        };
+        self.allowed.get(&set).is_some_and(|prefixes| {
+            prefixes.iter().any(|(address, length)| {
+                let other = bits(*address) ^ bits(client);
+                other.checked_shr(128 - length).unwrap_or(0) == 0
+            })
+        })
+    }
+
     fn route(&self, _is_v4: bool, _source: Address, destination: Address, route: &mut Route) {
         *route = self.routes.get(&destination).copied().unwrap_or_default();
     }
@@ -257,37 +276,27 @@ impl Env for Twin {
         self.handshakes.borrow().contains(key)
     }
 
+    fn remember_piece(&self, key: &FragmentKey, ports: &Ports) {
+        self.pieces.borrow_mut().insert(*key, *ports);
+    }
+
+    fn piece(&self, key: &FragmentKey) -> Option<Ports> {
+        self.pieces.borrow().get(key).copied()
+    }
+
     fn scratch(&self) -> Option<&mut Scratch> {
         // SAFETY: one thread, and `process` never holds it across another call that takes it.
         Some(unsafe { &mut *self.scratch.get() })
     }
 
-    fn is_fresh(&self) -> bool {
-        false
+    fn built_flow(&self) -> Option<FlowRef> {
+        // SAFETY: one thread, and the room lives as long as the twin.
+        Some(unsafe { FlowRef::new(&raw mut (*self.scratch.get()).forward) })
     }
 
-    fn open(
-        &self,
-        key: &FlowKey,
-        service: &Service,
-        frame: [u32; 3],
-        is_v4: bool,
-    ) -> Result<FlowRef, Refusal> {
-        let opening = Opening {
-            key: *key,
-            service: *service,
-            frame,
-            is_v4: u32::from(is_v4),
-        };
-        open(self, &opening).map_err(Refusal::from)
-    }
-
-    fn forward_error(
-        &self,
-        packet: &mut BufferPacket,
-        headers: &Headers,
-    ) -> Result<Action, Refusal> {
-        forward_error(self, packet, headers).map_err(Refusal::from)
+    fn member_route(&self, slot: u32) -> Option<&mut MemberRoute> {
+        // SAFETY: boxed entries are never removed; one thread, and no two references at a time.
+        Some(unsafe { &mut *self.member_routes.borrow_mut().pointer(slot) })
     }
 
     fn sibling_key(&self, flow: FlowRef, protocol: u32) -> Option<&FlowKey> {

@@ -77,6 +77,8 @@ verdicts! {
     ReplyTooBig = 24, "reply_too_big";
     /// Later fragment of a forwarded datagram.
     ForwardFragment = 25, "forward_fragment";
+    /// New flow of a client that the listener does not allow.
+    DropNotAllowed = 26, "drop_not_allowed";
 }
 
 /// Size of the verdict map.

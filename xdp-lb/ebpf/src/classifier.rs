@@ -13,11 +13,13 @@ use aya_ebpf::{
     programs::TcContext,
 };
 use xdp_lb_common::{
-    datapath::{decide, refuse},
+    checksum::Delta,
+    datapath::{decide, refuse, send_first},
     env::{Action, Refusal},
+    fragment::forward_piece,
     icmp::forward_error,
+    open::open,
     packet::{Packet, Window},
-    parse::parse,
     verdict::Verdict,
 };
 
@@ -37,35 +39,35 @@ impl Program for Classifier {
 }
 
 #[inline(always)]
-fn surroundings(skb: *mut __sk_buff, fresh: bool) -> Surroundings<Classifier> {
+fn surroundings(skb: *mut __sk_buff) -> Surroundings<Classifier> {
     Surroundings {
         context: skb.cast(),
         // SAFETY: the context is valid while the program runs.
         ingress: unsafe { (*skb).ingress_ifindex },
-        fresh,
         program: PhantomData,
     }
 }
 
-/// Answers of [`xdp_lb_tc_handle`] that are no TC action.
+/// Answers of the functions below that are no TC action: what is to be called next.
 const OPEN_FIRST: i32 = 100;
 const ICMP_ERROR: i32 = 101;
+const PIECE: i32 = 102;
 /// Answer of [`xdp_lb_tc_open`] when the flow is open.
-const OPENED: i32 = 102;
+const OPENED: i32 = 103;
 
-/// Everything but opening flows and ICMP errors. (A global function, as the next two: the verifier
-/// checks each by itself, so that their cases add up and do not multiply, and their stacks, too.)
+/// Everything about an established packet. (A global function, as the others here: the verifier
+/// checks each by itself, so that their cases add up and do not multiply, and each has nearly all of
+/// the stack.)
 #[unsafe(no_mangle)]
 #[inline(never)]
-pub(crate) extern "C" fn xdp_lb_tc_handle(skb: *mut __sk_buff, fresh: u32) -> i32 {
-    let surroundings = surroundings(skb, fresh != 0);
+pub(crate) extern "C" fn xdp_lb_tc_handle(skb: *mut __sk_buff) -> i32 {
+    let surroundings = surroundings(skb);
     let action = match decide(&surroundings, &mut SkbPacket { skb }) {
         Ok(action) => action,
         Err(Refusal::Uncounted(verdict)) => refuse(&surroundings, verdict),
-        Err(Refusal::OpenFirst) if fresh == 0 => return OPEN_FIRST,
-        // The table was so full that it dropped the new flow at once.
-        Err(Refusal::OpenFirst) => refuse(&surroundings, Verdict::DropTableFull),
+        Err(Refusal::OpenFirst) => return OPEN_FIRST,
         Err(Refusal::IcmpError) => return ICMP_ERROR,
+        Err(Refusal::Piece) => return PIECE,
     };
     carry_out(action)
 }
@@ -74,27 +76,42 @@ pub(crate) extern "C" fn xdp_lb_tc_handle(skb: *mut __sk_buff, fresh: u32) -> i3
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub(crate) extern "C" fn xdp_lb_tc_open(skb: *mut __sk_buff) -> i32 {
-    let surroundings = surroundings(skb, false);
-    match surroundings.open_later() {
+    let surroundings = surroundings(skb);
+    match open(&surroundings) {
         Ok(()) => OPENED,
         Err(verdict) => carry_out(refuse(&surroundings, verdict)),
     }
+}
+
+/// Sends the packet of the flow that was just opened.
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub(crate) extern "C" fn xdp_lb_tc_first(skb: *mut __sk_buff) -> i32 {
+    let surroundings = surroundings(skb);
+    let result = send_first(&surroundings, &mut SkbPacket { skb });
+    finish(&surroundings, result)
 }
 
 /// Handles an ICMP packet.
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub(crate) extern "C" fn xdp_lb_tc_icmp(skb: *mut __sk_buff) -> i32 {
-    let surroundings = surroundings(skb, false);
-    let mut packet = SkbPacket { skb };
-    let result = match parse(&packet) {
-        Ok(headers) => forward_error(&surroundings, &mut packet, &headers),
-        Err(verdict) => Err(verdict),
+    let surroundings = surroundings(skb);
+    let result = forward_error(&surroundings, &mut SkbPacket { skb });
+    finish(&surroundings, result)
+}
+
+/// Handles a piece of a datagram, whose flow may just have been opened.
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub(crate) extern "C" fn xdp_lb_tc_piece(skb: *mut __sk_buff, opened: u32) -> i32 {
+    let surroundings = surroundings(skb);
+    let verdict = match forward_piece(&surroundings, &mut SkbPacket { skb }) {
+        Ok(action) => return carry_out(action),
+        Err(Refusal::OpenFirst) if opened == 0 => return OPEN_FIRST,
+        Err(refusal) => refusal.or_table_full(),
     };
-    carry_out(match result {
-        Ok(action) => action,
-        Err(verdict) => refuse(&surroundings, verdict),
-    })
+    carry_out(refuse(&surroundings, verdict))
 }
 
 struct SkbPacket {
@@ -104,8 +121,14 @@ struct SkbPacket {
 impl Packet for SkbPacket {
     #[inline(always)]
     fn window<const N: usize>(&self, offset: usize) -> Option<Window<'_, N>> {
-        // SAFETY: the context is valid while the program runs.
-        let (start, end) = unsafe { ((*self.skb).data as usize, (*self.skb).data_end as usize) };
+        // SAFETY: the context is valid while the program runs. Read anew each time: what the compiler
+        // keeps it may move as a 32-bit value, which to the verifier is no pointer any more.
+        let (start, end) = unsafe {
+            (
+                (&raw const (*self.skb).data).read_volatile() as usize,
+                (&raw const (*self.skb).data_end).read_volatile() as usize,
+            )
+        };
         let at = opaque(start + offset);
         if at + N > end {
             return None;
@@ -139,22 +162,54 @@ impl Packet for SkbPacket {
 
     #[inline(always)]
     fn update_checksum(&mut self, offset: usize, addresses: u16, ports: u16, udp: bool) -> bool {
-        // The helper knows what a partial checksum covers: the addresses, not yet the ports.
+        let Some(field) = self.window::<2>(offset) else {
+            return false;
+        };
+        let before = field.u16::<0>();
+        if udp && before == 0 {
+            return true;
+        }
+        // Only the kernel knows whether the checksum is whole or partial: a partial one covers the
+        // addresses, not yet the ports. Its call for the addresses changes the two differently, and
+        // so tells which one this is; the ports of a whole one are then added here.
         let flags = if udp { BPF_F_MARK_MANGLED_0 as u64 } else { 0 };
         // SAFETY: the helper checks the offset itself.
-        let (first, second) = unsafe {
-            (
-                bpf_l4_csum_replace(
-                    self.skb,
-                    offset as u32,
-                    0,
-                    addresses as u64,
-                    flags | BPF_F_PSEUDO_HDR as u64,
-                ),
-                bpf_l4_csum_replace(self.skb, offset as u32, 0, ports as u64, flags),
+        let result = unsafe {
+            bpf_l4_csum_replace(
+                self.skb,
+                offset as u32,
+                0,
+                addresses as u64,
+                flags | BPF_F_PSEUDO_HDR as u64,
             )
         };
-        first == 0 && second == 0
+        if result != 0 {
+            return false;
+        }
+        if addresses == 0 || addresses == u16::MAX {
+            // No difference, nothing to tell by.
+            // SAFETY: as above.
+            let result =
+                unsafe { bpf_l4_csum_replace(self.skb, offset as u32, 0, ports as u64, flags) };
+            return result == 0;
+        }
+        let Some(field) = self.window::<2>(offset) else {
+            return false;
+        };
+        let whole = update(Delta::from_folded(addresses), before, udp);
+        if field.u16::<0>() == whole {
+            field.set_u16::<0>(update(Delta::from_folded(ports), whole, udp));
+        }
+        true
+    }
+}
+
+#[inline(always)]
+fn update(delta: Delta, checksum: u16, udp: bool) -> u16 {
+    if udp {
+        delta.apply_udp(checksum)
+    } else {
+        delta.apply(checksum)
     }
 }
 
@@ -168,14 +223,29 @@ pub(crate) fn xdp_lb_tc(context: TcContext) -> i32 {
         // SAFETY: the helper checks the length itself; on failure the parser sees what is there.
         let _ = unsafe { bpf_skb_pull_data(skb, wanted) };
     }
-    match xdp_lb_tc_handle(skb, 0) {
+    match xdp_lb_tc_handle(skb) {
         OPEN_FIRST => match xdp_lb_tc_open(skb) {
-            OPENED => xdp_lb_tc_handle(skb, 1),
+            OPENED => xdp_lb_tc_first(skb),
             action => action,
         },
         ICMP_ERROR => xdp_lb_tc_icmp(skb),
+        PIECE => match xdp_lb_tc_piece(skb, 0) {
+            OPEN_FIRST => match xdp_lb_tc_open(skb) {
+                OPENED => xdp_lb_tc_piece(skb, 1),
+                action => action,
+            },
+            action => action,
+        },
         action => action,
     }
+}
+
+#[inline(always)]
+fn finish(surroundings: &Surroundings<Classifier>, result: Result<Action, Verdict>) -> i32 {
+    carry_out(match result {
+        Ok(action) => action,
+        Err(verdict) => refuse(surroundings, verdict),
+    })
 }
 
 #[inline(always)]

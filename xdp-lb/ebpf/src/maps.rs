@@ -2,16 +2,17 @@
 
 use aya_ebpf::{
     macros::map,
-    maps::{Array, HashMap, LruHashMap, PerCpuArray},
+    maps::{Array, HashMap, LpmTrie, LruHashMap, PerCpuArray},
 };
 use xdp_lb_common::{
     address::Address,
-    env::Scratch,
+    env::{MemberRoute, Scratch},
     flow::{Flow, FlowKey},
+    fragment::{FragmentKey, Ports},
     limits,
     table::{
-        Globals, Interface, Member, MemberState, Service, ServiceInfo, ServiceKey, ServiceState,
-        Traffic,
+        AllowedPrefix, Globals, Interface, Member, MemberState, Service, ServiceInfo, ServiceKey,
+        ServiceState, Traffic,
     },
     verdict::VERDICT_SLOTS,
 };
@@ -44,6 +45,11 @@ pub(crate) static MEMBER_STATE: Array<MemberState> = Array::pinned(limits::MAX_M
 #[map]
 pub(crate) static MEMBER_STATS: PerCpuArray<Traffic> = PerCpuArray::pinned(limits::MAX_MEMBERS, 0);
 
+/// What each CPU remembers of the ways to members.
+#[map]
+pub(crate) static MEMBER_ROUTES: PerCpuArray<MemberRoute> =
+    PerCpuArray::with_max_entries(limits::MAX_MEMBERS, 0);
+
 #[map]
 pub(crate) static RING: Array<u32> = Array::pinned(limits::RING_ENTRIES, 0);
 
@@ -54,8 +60,16 @@ pub(crate) static INTERFACES: HashMap<u32, Interface> = HashMap::pinned(limits::
 pub(crate) static VIPS: HashMap<Address, u32> = HashMap::pinned(limits::MAX_VIPS, 0);
 
 #[map]
+pub(crate) static ALLOWED: LpmTrie<AllowedPrefix, u32> =
+    LpmTrie::pinned(limits::MAX_ALLOWED_PREFIXES, 0);
+
+#[map]
 pub(crate) static HANDSHAKES: LruHashMap<FlowKey, u32> =
     LruHashMap::pinned(limits::MAX_LOCAL_HANDSHAKES, 0);
+
+#[map]
+pub(crate) static FRAGMENTS: LruHashMap<FragmentKey, Ports> =
+    LruHashMap::with_max_entries(limits::MAX_FRAGMENTED, 0);
 
 #[map]
 pub(crate) static GLOBALS: Array<Globals> = Array::pinned(1, 0);

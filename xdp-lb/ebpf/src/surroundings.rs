@@ -5,20 +5,18 @@ use core::marker::PhantomData;
 
 use aya_ebpf::{
     bindings::{BPF_NOEXIST, bpf_sock_tuple},
-    helpers::generated::{
-        bpf_fib_lookup, bpf_ktime_get_coarse_ns, bpf_sk_release, bpf_skc_lookup_tcp,
-    },
+    helpers::generated::{bpf_fib_lookup, bpf_jiffies64, bpf_sk_release, bpf_skc_lookup_tcp},
+    maps::lpm_trie::Key,
 };
 use xdp_lb_common::{
     address::Address,
-    env::{Action, Env, Inserted, Refusal, Route, Scratch, route_status},
+    env::{Env, Inserted, MemberRoute, Route, Scratch, route_status},
     flow::{Flow, FlowKey, FlowRef, link_words},
+    fragment::{FragmentKey, Ports},
     limits::MAX_L4_OFFSET,
-    open::open,
     packet::Packet,
-    parse::Headers,
     state::{MemberStateRef, ServiceStateRef, TrafficRef},
-    table::{Globals, Interface, Member, Service, ServiceInfo, ServiceKey},
+    table::{AllowedPrefix, Globals, Interface, Member, Service, ServiceInfo, ServiceKey},
     verdict::Verdict,
 };
 
@@ -67,21 +65,20 @@ pub(crate) trait Program {
 pub(crate) struct Surroundings<P> {
     pub(crate) context: *mut c_void,
     pub(crate) ingress: u32,
-    /// The packet is seen for the second time, its flow being open now.
-    pub(crate) fresh: bool,
     pub(crate) program: PhantomData<P>,
 }
 
-impl<P: Program> Surroundings<P> {
-    /// Opens the flow that [`Env::open`] has put into the scratch room.
-    #[inline(always)]
-    pub(crate) fn open_later(&self) -> Result<(), Verdict> {
-        let scratch = maps::SCRATCH.get_ptr(0).ok_or(Verdict::DropInternal)?;
-        // SAFETY: the entry belongs to this CPU; `open` does not write to this field.
-        let opening = unsafe { &(*scratch).opening };
-        open(self, opening)?;
-        Ok(())
-    }
+/// Nanoseconds between two kernel ticks; the loader sets it before loading.
+#[unsafe(no_mangle)]
+static TICK_NS: u64 = 4_000_000;
+
+/// Time of the last tick, ns. The counter is read in place: asking for the time is a call, and
+/// returns are dear where the CPU guards them.
+#[inline(always)]
+pub(crate) fn ticks_ns() -> u64 {
+    // SAFETY: the helper has no precondition, and the constant is valid. It is read volatile because
+    // its value here is not the one it is loaded with.
+    unsafe { bpf_jiffies64() * (&raw const TICK_NS).read_volatile() }
 }
 
 /// A value written to memory and read again.
@@ -102,35 +99,8 @@ impl<P: Program> Env for Surroundings<P> {
     type Packet = P::Packet;
 
     #[inline(always)]
-    fn is_fresh(&self) -> bool {
-        self.fresh
-    }
-
-    #[inline(always)]
-    fn open(
-        &self,
-        key: &FlowKey,
-        service: &Service,
-        frame: [u32; 3],
-        is_v4: bool,
-    ) -> Result<FlowRef, Refusal> {
-        let scratch = self.scratch().ok_or(Verdict::DropInternal)?;
-        scratch.opening.key = *key;
-        scratch.opening.service = *service;
-        scratch.opening.frame = frame;
-        scratch.opening.is_v4 = u32::from(is_v4);
-        Err(Refusal::OpenFirst)
-    }
-
-    #[inline(always)]
-    fn forward_error(&self, _: &mut P::Packet, _: &Headers) -> Result<Action, Refusal> {
-        Err(Refusal::IcmpError)
-    }
-
-    #[inline(always)]
     fn now(&self) -> u64 {
-        // SAFETY: the helper has no precondition.
-        unsafe { bpf_ktime_get_coarse_ns() }
+        ticks_ns()
     }
 
     #[inline(always)]
@@ -221,6 +191,17 @@ impl<P: Program> Env for Surroundings<P> {
     #[inline(always)]
     fn is_vip(&self, address: &Address) -> bool {
         maps::VIPS.get_ptr(address).is_some()
+    }
+
+    #[inline(always)]
+    fn is_allowed(&self, set: u32, client: Address) -> bool {
+        let prefix = AllowedPrefix {
+            set,
+            address: client,
+        };
+        maps::ALLOWED
+            .get(Key::new(AllowedPrefix::ALL_BITS, prefix))
+            .is_some()
     }
 
     #[inline(always)]
@@ -331,11 +312,38 @@ impl<P: Program> Env for Surroundings<P> {
     }
 
     #[inline(always)]
+    fn remember_piece(&self, key: &FragmentKey, ports: &Ports) {
+        // A full LRU map makes room itself; without an entry the later pieces go to the stack.
+        let _ = maps::FRAGMENTS.insert(key, ports, 0);
+    }
+
+    #[inline(always)]
+    fn piece(&self, key: &FragmentKey) -> Option<Ports> {
+        // SAFETY: entries stay readable under RCU while the program runs; two first pieces with the
+        // same key at once would be two datagrams with the same id, which no receiver can tell apart.
+        unsafe { maps::FRAGMENTS.get(key) }.copied()
+    }
+
+    #[inline(always)]
     fn scratch(&self) -> Option<&mut Scratch> {
         let scratch = maps::SCRATCH.get_ptr_mut(0)?;
         // SAFETY: the entry belongs to this CPU, programs on it do not nest, and the data path does
         // not hold it across another call that takes it.
         Some(unsafe { &mut *scratch })
+    }
+
+    #[inline(always)]
+    fn built_flow(&self) -> Option<FlowRef> {
+        let scratch = maps::SCRATCH.get_ptr_mut(0)?;
+        // SAFETY: the entry belongs to this CPU and is never freed.
+        Some(unsafe { FlowRef::new(&raw mut (*scratch).forward) })
+    }
+
+    #[inline(always)]
+    fn member_route(&self, slot: u32) -> Option<&mut MemberRoute> {
+        let route = maps::MEMBER_ROUTES.get_ptr_mut(slot)?;
+        // SAFETY: the entry belongs to this CPU, and the data path holds one at a time.
+        Some(unsafe { &mut *route })
     }
 
     #[inline(always)]

@@ -10,15 +10,16 @@ use aya_ebpf::{
 };
 use xdp_lb_common::{
     checksum::Delta,
-    datapath::{decide, refuse},
+    datapath::{decide, refuse, send_first},
     env::{Action, Refusal},
+    fragment::forward_piece,
     icmp::forward_error,
+    open::open,
     packet::{Packet, Window},
-    parse::parse,
     verdict::Verdict,
 };
 
-use crate::surroundings::{Program, Surroundings, opaque, through_memory};
+use crate::surroundings::{Program, Surroundings, opaque, through_memory, ticks_ns};
 
 /// The XDP program as a [`Program`].
 struct Xdp;
@@ -29,34 +30,33 @@ impl Program for Xdp {
 }
 
 #[inline(always)]
-fn surroundings(context: *mut xdp_md, fresh: bool) -> Surroundings<Xdp> {
+fn surroundings(context: *mut xdp_md) -> Surroundings<Xdp> {
     Surroundings {
         context: context.cast(),
         // SAFETY: the context is valid while the program runs.
         ingress: unsafe { (*context).ingress_ifindex },
-        fresh,
         program: PhantomData,
     }
 }
 
-/// Answers of [`xdp_lb_xdp_handle`] that are no XDP action.
+/// Answers of the functions below that are no XDP action: what is to be called next.
 const OPEN_FIRST: u32 = 100;
 const ICMP_ERROR: u32 = 101;
+const PIECE: u32 = 102;
 /// Answer of [`xdp_lb_xdp_open`] when the flow is open.
-const OPENED: u32 = 102;
+const OPENED: u32 = 103;
 
 /// As the classifier's.
 #[unsafe(no_mangle)]
 #[inline(never)]
-pub(crate) extern "C" fn xdp_lb_xdp_handle(context: *mut xdp_md, fresh: u32) -> u32 {
-    let surroundings = surroundings(context, fresh != 0);
+pub(crate) extern "C" fn xdp_lb_xdp_handle(context: *mut xdp_md) -> u32 {
+    let surroundings = surroundings(context);
     let action = match decide(&surroundings, &mut XdpPacket { context }) {
         Ok(action) => action,
         Err(Refusal::Uncounted(verdict)) => refuse(&surroundings, verdict),
-        Err(Refusal::OpenFirst) if fresh == 0 => return OPEN_FIRST,
-        // The table was so full that it dropped the new flow at once.
-        Err(Refusal::OpenFirst) => refuse(&surroundings, Verdict::DropTableFull),
+        Err(Refusal::OpenFirst) => return OPEN_FIRST,
         Err(Refusal::IcmpError) => return ICMP_ERROR,
+        Err(Refusal::Piece) => return PIECE,
     };
     carry_out(action, surroundings.ingress)
 }
@@ -65,8 +65,8 @@ pub(crate) extern "C" fn xdp_lb_xdp_handle(context: *mut xdp_md, fresh: u32) -> 
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub(crate) extern "C" fn xdp_lb_xdp_open(context: *mut xdp_md) -> u32 {
-    let surroundings = surroundings(context, false);
-    match surroundings.open_later() {
+    let surroundings = surroundings(context);
+    match open(&surroundings) {
         Ok(()) => OPENED,
         Err(verdict) => carry_out(refuse(&surroundings, verdict), surroundings.ingress),
     }
@@ -75,18 +75,32 @@ pub(crate) extern "C" fn xdp_lb_xdp_open(context: *mut xdp_md) -> u32 {
 /// As the classifier's.
 #[unsafe(no_mangle)]
 #[inline(never)]
+pub(crate) extern "C" fn xdp_lb_xdp_first(context: *mut xdp_md) -> u32 {
+    let surroundings = surroundings(context);
+    let result = send_first(&surroundings, &mut XdpPacket { context });
+    finish(&surroundings, result)
+}
+
+/// As the classifier's.
+#[unsafe(no_mangle)]
+#[inline(never)]
 pub(crate) extern "C" fn xdp_lb_xdp_icmp(context: *mut xdp_md) -> u32 {
-    let surroundings = surroundings(context, false);
-    let mut packet = XdpPacket { context };
-    let result = match parse(&packet) {
-        Ok(headers) => forward_error(&surroundings, &mut packet, &headers),
-        Err(verdict) => Err(verdict),
+    let surroundings = surroundings(context);
+    let result = forward_error(&surroundings, &mut XdpPacket { context });
+    finish(&surroundings, result)
+}
+
+/// As the classifier's.
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub(crate) extern "C" fn xdp_lb_xdp_piece(context: *mut xdp_md, opened: u32) -> u32 {
+    let surroundings = surroundings(context);
+    let verdict = match forward_piece(&surroundings, &mut XdpPacket { context }) {
+        Ok(action) => return carry_out(action, surroundings.ingress),
+        Err(Refusal::OpenFirst) if opened == 0 => return OPEN_FIRST,
+        Err(refusal) => refusal.or_table_full(),
     };
-    let action = match result {
-        Ok(action) => action,
-        Err(verdict) => refuse(&surroundings, verdict),
-    };
-    carry_out(action, surroundings.ingress)
+    carry_out(refuse(&surroundings, verdict), surroundings.ingress)
 }
 
 struct XdpPacket {
@@ -96,11 +110,11 @@ struct XdpPacket {
 impl Packet for XdpPacket {
     #[inline(always)]
     fn window<const N: usize>(&self, offset: usize) -> Option<Window<'_, N>> {
-        // SAFETY: the context is valid while the program runs.
+        // SAFETY: the context is valid while the program runs. As in the classifier.
         let (start, end) = unsafe {
             (
-                (*self.context).data as usize,
-                (*self.context).data_end as usize,
+                (&raw const (*self.context).data).read_volatile() as usize,
+                (&raw const (*self.context).data_end).read_volatile() as usize,
             )
         };
         let at = opaque(start + offset);
@@ -154,14 +168,46 @@ impl Packet for XdpPacket {
 #[xdp(frags)]
 pub(crate) fn xdp_lb_xdp(context: XdpContext) -> u32 {
     let context = context.ctx;
-    match xdp_lb_xdp_handle(context, 0) {
+    match xdp_lb_xdp_handle(context) {
         OPEN_FIRST => match xdp_lb_xdp_open(context) {
-            OPENED => xdp_lb_xdp_handle(context, 1),
+            OPENED => xdp_lb_xdp_first(context),
             action => action,
         },
         ICMP_ERROR => xdp_lb_xdp_icmp(context),
+        PIECE => match xdp_lb_xdp_piece(context, 0) {
+            OPEN_FIRST => match xdp_lb_xdp_open(context) {
+                OPENED => xdp_lb_xdp_piece(context, 1),
+                action => action,
+            },
+            action => action,
+        },
         action => action,
     }
+}
+
+/// Writes the programs' time to the first eight bytes of the packet: user space runs this to know
+/// how old a flow is, and attaches it nowhere.
+#[xdp]
+pub(crate) fn xdp_lb_clock(context: XdpContext) -> u32 {
+    let packet = XdpPacket {
+        context: context.ctx,
+    };
+    let Some(place) = packet.window::<8>(0) else {
+        return xdp_action::XDP_ABORTED;
+    };
+    let now = ticks_ns();
+    place.set_u32::<0>(now as u32);
+    place.set_u32::<4>((now >> 32) as u32);
+    xdp_action::XDP_PASS
+}
+
+#[inline(always)]
+fn finish(surroundings: &Surroundings<Xdp>, result: Result<Action, Verdict>) -> u32 {
+    let action = match result {
+        Ok(action) => action,
+        Err(verdict) => refuse(surroundings, verdict),
+    };
+    carry_out(action, surroundings.ingress)
 }
 
 #[inline(always)]

@@ -3,9 +3,14 @@
 //! Run as root: `cargo run --release -p xdp-lb --example test_run`. It works in a network and a mount
 //! namespace of its own, which end with it.
 //!
-//! The kernel runs one packet many times without putting it back, so an established flow is one
-//! whose rewrite changes nothing: the same instructions, the same look-ups. A new flow needs another
-//! packet each time and is measured one run at a time.
+//! The kernel runs one packet many times without putting it back: each run sees what the one before
+//! made of it. So an "established" packet goes to the member's side and back to the client's, time
+//! and again, by two flows. For "new" flows the member's address is a VIP, too, whose member is the
+//! first VIP: each run opens another flow with the source port that the one before was given. "new,
+//! cold" runs a packet of its own each time, after all that user space does in between.
+//!
+//! "harness" is a frame that is let go after its first bytes: nearly all of it is the kernel's own
+//! cost of a run, which is part of every other figure, too.
 
 use std::error::Error;
 use std::fs;
@@ -14,7 +19,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use aya::TestRun;
-use aya::maps::{HashMap, Map, MapData};
+use aya::maps::{Array, HashMap, Map, MapData};
 use aya::programs::{SchedClassifier, TestRunOptions, Xdp};
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
@@ -24,9 +29,10 @@ use xdp_lb::{
     Algorithm, AttachMode, Config, FastPath, Interface, Member, Options, Protocol, Service,
 };
 use xdp_lb_common::address::{Address, Be16};
-use xdp_lb_common::checksum::{full, pseudo_header};
-use xdp_lb_common::flow::{Flow, FlowKey, link_words};
+use xdp_lb_common::checksum::{Delta, full, pseudo_header};
+use xdp_lb_common::flow::{Flow, FlowKey, flag, link_words};
 use xdp_lb_common::limits::ABI_VERSION;
+use xdp_lb_common::table::Globals;
 use xdp_lb_common::tcp;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
@@ -34,10 +40,13 @@ type Result<T> = std::result::Result<T, Box<dyn Error>>;
 const OUR_MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
 const PEER_MAC: [u8; 6] = [2, 0, 0, 0, 0, 2];
 const PORT: u16 = 80;
+const MEMBER_PORT: u16 = 8000;
+const SNAT: [&str; 2] = ["10.1.0.2", "fd01::2"];
 /// A packet's TTL bounds how often it can be run.
 const REPEAT: u32 = 250;
 const ROUNDS: u32 = 400;
-const NEW_FLOWS: u16 = 20_000;
+const NEW_ROUNDS: u32 = 30;
+const NEW_COLD: u16 = 5_000;
 
 fn main() -> Result<()> {
     if !nix::unistd::geteuid().is_root() {
@@ -62,14 +71,19 @@ fn main() -> Result<()> {
         "link set far up",
         "addr add 10.1.0.1/16 dev front",
         "addr add fd01::1/64 dev front nodad",
-        "neigh replace 10.1.0.10 lladdr 02:00:00:00:00:02 dev front nud permanent",
-        "neigh replace 10.1.0.2 lladdr 02:00:00:00:00:02 dev front nud permanent",
-        "neigh replace fd01::10 lladdr 02:00:00:00:00:02 dev front nud permanent",
-        "neigh replace fd01::2 lladdr 02:00:00:00:00:02 dev front nud permanent",
     ] {
-        let status = Command::new("ip").args(line.split(' ')).status()?;
-        if !status.success() {
-            return Err(format!("ip {line}: {status}").into());
+        ip(line)?;
+    }
+    for v6 in [false, true] {
+        let neighbours = addresses(v6)?.map(|address| address.to_string());
+        for address in neighbours
+            .iter()
+            .map(String::as_str)
+            .chain([SNAT[usize::from(v6)]])
+        {
+            ip(&format!(
+                "neigh replace {address} lladdr 02:00:00:00:00:02 dev front nud permanent"
+            ))?;
         }
     }
     let index: u32 = fs::read_to_string("/proc/net/dev_mcast")?
@@ -87,39 +101,67 @@ fn main() -> Result<()> {
         flow_capacity: 131_072,
     })?;
     fast_path.apply(&config(index)?)?;
-    let pin = pin_dir.join(format!("maps-v{ABI_VERSION}/FLOWS"));
+    let pins = pin_dir.join(format!("maps-v{ABI_VERSION}"));
     let mut flows: HashMap<_, FlowKey, Flow> =
-        HashMap::try_from(Map::LruHashMap(MapData::from_pin(pin)?))?;
+        HashMap::try_from(Map::LruHashMap(MapData::from_pin(pins.join("FLOWS"))?))?;
+    let globals: Array<_, Globals> =
+        Array::try_from(Map::Array(MapData::from_pin(pins.join("GLOBALS"))?))?;
+    let epoch = globals.get(&0, 0)?.epoch;
 
-    for v6 in [false, true] {
-        for protocol in [Protocol::Tcp, Protocol::Udp] {
-            let packet = packet(v6, protocol, 50_000, false)?;
-            let (key, flow) = unchanged(v6, protocol, index)?;
-            flows.insert(key, flow, 0)?;
-            let case = name("established", protocol, v6);
-            print(&fast_path, &case, |program| {
-                established(program, index, &packet)
-            })?;
-            flows.remove(&key)?;
-        }
-    }
-    for (protocol, first) in [(Protocol::Tcp, 20_000u16), (Protocol::Udp, 20_000)] {
-        let case = name("new", protocol, false);
-        let mut from = first;
-        print(&fast_path, &case, |program| {
-            let sum = (0..NEW_FLOWS).try_fold(0u128, |sum, n| -> Result<u128> {
-                let packet = packet(false, protocol, from + n, true)?;
-                Ok(sum + program.run(index, &packet, 1)?.as_nanos())
-            })?;
-            from += NEW_FLOWS;
-            Ok((sum, u64::from(NEW_FLOWS)))
-        })?;
-    }
+    let mut other = packet(false, Protocol::Tcp, 50_000, false)?;
+    other[12..14].copy_from_slice(&[0x08, 0x06]);
+    print(&fast_path, "harness", |program| {
+        many(program, index, &other, ROUNDS)
+    })?;
     let mut other = packet(false, Protocol::Tcp, 50_000, false)?;
     other[37] = 81;
     print(&fast_path, "not_a_service_tcp_v4", |program| {
-        established(program, index, &other)
+        many(program, index, &other, ROUNDS)
     })?;
+    for v6 in [false, true] {
+        for protocol in [Protocol::Tcp, Protocol::Udp] {
+            let packet = packet(v6, protocol, 50_000, false)?;
+            let pair = there_and_back(v6, protocol, index, epoch)?;
+            for (key, flow) in &pair {
+                flows.insert(key, flow, 0)?;
+            }
+            let case = name("established", protocol, v6);
+            print(&fast_path, &case, |program| {
+                many(program, index, &packet, ROUNDS)
+            })?;
+            for (key, _) in &pair {
+                flows.remove(key)?;
+            }
+        }
+    }
+    for v6 in [false, true] {
+        for protocol in [Protocol::Tcp, Protocol::Udp] {
+            let case = name("new", protocol, v6);
+            let mut from = 20_000;
+            print(&fast_path, &case, |program| {
+                let mut samples = Vec::new();
+                for _ in 0..NEW_ROUNDS {
+                    let packet = packet(v6, protocol, from, true)?;
+                    from += 1;
+                    samples.extend(many(program, index, &packet, 1)?);
+                }
+                Ok(samples)
+            })?;
+        }
+    }
+    for protocol in [Protocol::Tcp, Protocol::Udp] {
+        let case = name("new, cold", protocol, false);
+        let mut from = 30_000;
+        print(&fast_path, &case, |program| {
+            let mut samples = Vec::new();
+            for _ in 0..NEW_COLD {
+                let packet = packet(false, protocol, from, true)?;
+                from += 1;
+                samples.push(program.run(index, &packet, 1)?);
+            }
+            Ok(samples)
+        })?;
+    }
     let refused: u64 = fast_path
         .stats()?
         .verdicts
@@ -131,6 +173,14 @@ fn main() -> Result<()> {
         return Err(format!("{refused} packets were dropped: the figures mean nothing").into());
     }
     fast_path.detach()?;
+    Ok(())
+}
+
+fn ip(line: &str) -> Result<()> {
+    let status = Command::new("ip").args(line.split(' ')).status()?;
+    if !status.success() {
+        return Err(format!("ip {line}: {status}").into());
+    }
     Ok(())
 }
 
@@ -172,29 +222,34 @@ impl Program<'_> {
     }
 }
 
-/// Nanoseconds in all, and packets.
-fn established(program: &Program<'_>, index: u32, packet: &[u8]) -> Result<(u128, u64)> {
-    let mut sum = 0;
-    for _ in 0..ROUNDS {
-        sum += program.run(index, packet, REPEAT)?.as_nanos() * u128::from(REPEAT);
-    }
-    Ok((sum, u64::from(ROUNDS * REPEAT)))
+/// The mean time of a packet, for each of so many rounds.
+fn many(program: &Program<'_>, index: u32, packet: &[u8], rounds: u32) -> Result<Vec<Duration>> {
+    (0..rounds)
+        .map(|_| program.run(index, packet, REPEAT))
+        .collect()
 }
 
 fn print(
     fast_path: &FastPath,
     case: &str,
-    mut measure: impl FnMut(&Program<'_>) -> Result<(u128, u64)>,
+    mut measure: impl FnMut(&Program<'_>) -> Result<Vec<Duration>>,
 ) -> Result<()> {
     for (name, program) in [
         ("tcx", Program::Tcx(fast_path.classifier()?)),
         ("xdp", Program::Xdp(fast_path.xdp()?)),
     ] {
-        let (nanos, packets) = measure(&program)?;
-        let per_packet = u64::try_from(nanos / u128::from(packets))?;
+        let mut samples = measure(&program)?;
+        samples.sort_unstable();
+        let nanos = |sample: Option<&Duration>| sample.map(Duration::as_nanos);
         println!(
             "{}",
-            json!({"program": name, "case": case, "ns_per_packet": per_packet, "packets": packets})
+            json!({
+                "program": name,
+                "case": case,
+                "ns_per_packet": nanos(samples.first()),
+                "median": nanos(samples.get(samples.len() / 2)),
+                "samples": samples.len(),
+            })
         );
     }
     Ok(())
@@ -202,9 +257,9 @@ fn print(
 
 fn addresses(v6: bool) -> Result<[IpAddr; 3]> {
     let texts = if v6 {
-        ["fd01::2", "fd01::64", "fd01::10"]
+        ["fd01::3", "fd01::64", "fd01::10"]
     } else {
-        ["10.1.0.2", "10.1.0.100", "10.1.0.10"]
+        ["10.1.0.3", "10.1.0.100", "10.1.0.10"]
     };
     let [client, vip, member] = texts;
     Ok([client.parse()?, vip.parse()?, member.parse()?])
@@ -213,27 +268,41 @@ fn addresses(v6: bool) -> Result<[IpAddr; 3]> {
 fn config(index: u32) -> Result<Config> {
     let [_, vip_v4, member_v4] = addresses(false)?;
     let [_, vip_v6, member_v6] = addresses(true)?;
-    let services = [(1, Protocol::Tcp), (2, Protocol::Udp)].map(|(id, protocol)| Service {
-        id: Uuid::from_u128(id),
-        vips: vec![vip_v4, vip_v6],
-        port: PORT,
-        protocol,
-        algorithm: Algorithm::RoundRobin,
-        idle_timeout: Duration::from_secs(50),
-        connection_limit: None,
-        members: (0..8u128)
-            .flat_map(|n| [(n, member_v4), (n + 8, member_v6)])
-            .zip(8000u16..)
-            .map(|((id, address), port)| Member {
-                id: Uuid::from_u128(id + 1),
-                address,
+    let (vips, members) = ([vip_v4, vip_v6], [member_v4, member_v6]);
+    // Each other's members, so that a packet that was sent on opens the next flow.
+    let services = [Protocol::Tcp, Protocol::Udp]
+        .into_iter()
+        .flat_map(|protocol| {
+            [
+                (protocol, vips, PORT, members, MEMBER_PORT),
+                (protocol, members, MEMBER_PORT, vips, PORT),
+            ]
+        })
+        .zip(1u128..)
+        .map(
+            |((protocol, vips, port, members, member_port), id)| Service {
+                id: Uuid::from_u128(id),
+                vips: vips.into(),
                 port,
-                weight: 1,
-                backup: false,
-                up: true,
-            })
-            .collect(),
-    });
+                protocol,
+                algorithm: Algorithm::RoundRobin,
+                idle_timeout: Duration::from_secs(50),
+                connection_limit: None,
+                allowed: Vec::new(),
+                members: members
+                    .into_iter()
+                    .zip(1u128..)
+                    .map(|(address, id)| Member {
+                        id: Uuid::from_u128(id),
+                        address,
+                        port: member_port,
+                        weight: 1,
+                        backup: false,
+                        up: true,
+                    })
+                    .collect(),
+            },
+        );
     Ok(Config {
         interfaces: vec![Interface {
             ifindex: index,
@@ -241,41 +310,63 @@ fn config(index: u32) -> Result<Config> {
             mac: OUR_MAC,
             mtu: 1500,
             mode: AttachMode::Tcx,
-            snat_v4: Some("10.1.0.1".parse()?),
-            snat_v6: Some("fd01::1".parse()?),
+            // Somebody else's, so that the way back to the "client" of the next flow is looked up.
+            snat_v4: Some(SNAT[0].parse()?),
+            snat_v6: Some(SNAT[1].parse()?),
             handover_mac: None,
         }],
-        services: services.into(),
+        services: services.collect(),
     })
 }
 
-/// A flow whose packets leave as they came.
-fn unchanged(v6: bool, protocol: Protocol, index: u32) -> Result<(FlowKey, Flow)> {
-    let [client, vip, _] = addresses(v6)?.map(Address::from);
+/// Two flows: the packets that one sends are those of the other.
+fn there_and_back(
+    v6: bool,
+    protocol: Protocol,
+    index: u32,
+    epoch: u32,
+) -> Result<[(FlowKey, Flow); 2]> {
+    let [client, vip, member] = addresses(v6)?.map(Address::from);
+    let snat: IpAddr = SNAT[usize::from(v6)].parse()?;
     let (number, state) = match protocol {
         Protocol::Tcp => (6, tcp::ESTABLISHED),
         Protocol::Udp => (17, tcp::DATAGRAM),
     };
-    let key = FlowKey {
-        source: client,
-        destination: vip,
-        source_port: Be16::new(50_000),
-        destination_port: Be16::new(PORT),
+    let key = |source, source_port, destination, destination_port| FlowKey {
+        source,
+        destination,
+        source_port: Be16::new(source_port),
+        destination_port: Be16::new(destination_port),
         protocol: number,
     };
-    let flow = Flow {
-        source: key.source,
-        destination: key.destination,
-        source_port: key.source_port,
-        destination_port: key.destination_port,
+    let there = key(client, 50_000, vip, PORT);
+    let back = key(snat.into(), 1024, member, MEMBER_PORT);
+    let flow = |from: &FlowKey, to: &FlowKey, flags| Flow {
+        source: to.source,
+        destination: to.destination,
+        source_port: to.source_port,
+        destination_port: to.destination_port,
+        address_delta: Delta::NONE
+            .address(from.source, to.source)
+            .address(from.destination, to.destination)
+            .fold(),
+        port_delta: Delta::NONE
+            .port(from.source_port, to.source_port)
+            .port(from.destination_port, to.destination_port)
+            .fold(),
         link: link_words(OUR_MAC, PEER_MAC),
         ifindex: index,
         mtu: 1500,
+        epoch,
         state,
+        flags,
         member_generation: 1,
         ..Flow::default()
     };
-    Ok((key, flow))
+    Ok([
+        (there, flow(&there, &back, 0)),
+        (back, flow(&back, &there, flag::REVERSE)),
+    ])
 }
 
 /// A packet with one byte of payload; a SYN has none.

@@ -17,7 +17,9 @@ pub(crate) fn apply(maps: &mut Maps, slots: &mut Slots, config: &Config) -> Resu
     let mut writes = 0;
     // No program reads them any more: at least one call lies between.
     slots.resting.clear();
-    writes += add_interfaces(maps, slots, config)?;
+    slots.allowed.clear_resting(maps)?;
+    let interfaces = add_interfaces(maps, slots, config)?;
+    writes += interfaces;
 
     let mut wanted_keys = HashSet::new();
     let mut wanted_members = HashSet::new();
@@ -48,8 +50,10 @@ pub(crate) fn apply(maps: &mut Maps, slots: &mut Slots, config: &Config) -> Resu
 
     writes += remove_keys(maps, slots, &wanted_keys)?;
     writes += retire(maps, slots, &wanted_services, &wanted_members)?;
-    writes += remove_interfaces(maps, slots, config)?;
-    if somebody_went_down {
+    let removed = remove_interfaces(maps, slots, config)?;
+    writes += removed;
+    // Ways out that the programs remember may have changed with an interface.
+    if somebody_went_down || interfaces + removed > 0 {
         writes += slots.bump_epoch(maps)?;
     }
     Ok(writes)
@@ -72,8 +76,13 @@ fn add_keys(
             .collect();
         if vips.is_empty() {
             slots.rest_region((slot, is_v4));
+            slots.allowed.rest((slot, is_v4));
             continue;
         }
+        let (allowed, changes) = slots
+            .allowed
+            .ensure(maps, (slot, is_v4), &service.allowed)?;
+        writes += changes;
         let entries = schedule(service.algorithm, &candidates(members, is_v4));
         let (offset, length, changes) = slots.ensure_region(maps, (slot, is_v4), entries)?;
         writes += changes;
@@ -83,11 +92,12 @@ fn add_keys(
                 Algorithm::RoundRobin => algorithm::ROUND_ROBIN,
                 Algorithm::LeastConnections => algorithm::LEAST_CONNECTIONS,
                 Algorithm::SourceIp => algorithm::SOURCE_IP,
+                Algorithm::SourceIpPort => algorithm::SOURCE_IP_PORT,
             },
             ring_offset: offset,
             ring_length: length,
             connection_limit: service.connection_limit.unwrap_or(0),
-            reserved: 0,
+            allowed,
         };
         for vip in vips {
             let address = Address::from(*vip);
@@ -156,7 +166,7 @@ fn schedule(algorithm: Algorithm, candidates: &[Candidate]) -> Vec<u32> {
     match algorithm {
         Algorithm::RoundRobin => round_robin(candidates),
         Algorithm::LeastConnections => each_once(candidates),
-        Algorithm::SourceIp => maglev(candidates),
+        Algorithm::SourceIp | Algorithm::SourceIpPort => maglev(candidates),
     }
 }
 
@@ -220,6 +230,7 @@ fn retire(
     for key in idle {
         slots.rest_region(key);
     }
+    slots.allowed.retain(services);
     Ok(writes)
 }
 

@@ -504,6 +504,7 @@ mod tests {
             algorithm: Algorithm::RoundRobin,
             idle_timeout: Duration::from_secs(1),
             connection_limit: None,
+            allowed: Vec::new(),
             members: Vec::new(),
         }
     }

@@ -8,6 +8,7 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -92,6 +93,8 @@ pub enum Algorithm {
     LeastConnections,
     /// By the client's address (Maglev table: a member's change moves few clients).
     SourceIp,
+    /// By the client's address and port, in the same way: one client's connections spread.
+    SourceIpPort,
 }
 
 /// One listener.
@@ -107,6 +110,9 @@ pub struct Service {
     pub idle_timeout: Duration,
     /// Concurrent flows; beyond it the first packet of a new flow is dropped, so that a TCP client waits.
     pub connection_limit: Option<u32>,
+    /// Networks that clients may open flows from; everybody may when there are none. Networks of the
+    /// other address family do not count for a VIP: it may be left with nobody.
+    pub allowed: Vec<IpNet>,
     pub members: Vec<Member>,
 }
 

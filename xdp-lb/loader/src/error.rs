@@ -82,6 +82,11 @@ pub enum Error {
     },
     #[error("read flow table")]
     ReadFlows { source: io::Error },
+    #[error("read the programs' clock")]
+    ReadClock {
+        #[source]
+        source: Box<ProgramError>,
+    },
     #[error("more {what} than the {limit} there is room for")]
     TooMany { what: &'static str, limit: u32 },
     #[error("listener {listener} has no usable idle timeout")]
@@ -113,6 +118,7 @@ impl Error {
             | Self::Pin { .. }
             | Self::Map { .. }
             | Self::ReadFlows { .. }
+            | Self::ReadClock { .. }
             | Self::ListPins { .. }
             | Self::RemovePin { .. } => true,
             Self::NotBuilt { .. }

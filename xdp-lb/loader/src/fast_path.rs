@@ -9,6 +9,7 @@ use xdp_lb_common::limits::ABI_VERSION;
 
 use crate::apply;
 use crate::attach::{Attachments, CLASSIFIER, XDP};
+use crate::clock::{self, CLOCK};
 use crate::config::{Config, Options};
 use crate::error::Error;
 use crate::maps::Maps;
@@ -69,9 +70,11 @@ impl FastPath {
         create(&links_directory)?;
         sys::allow_route_lookups()?;
         let adopted = maps_directory.join("FLOWS").exists();
+        let tick_ns = sys::tick_ns();
         let mut ebpf = EbpfLoader::new()
             .default_map_pin_directory(&maps_directory)
             .map_max_entries("FLOWS", flow_capacity * 2)
+            .override_global("TICK_NS", &tick_ns, true)
             .load(object)
             .map_err(|source| Error::LoadObject {
                 source: Box::new(source),
@@ -127,7 +130,8 @@ impl FastPath {
     ///
     /// When the kernel refuses a map access.
     pub fn sweep(&mut self) -> Result<SweepReport, Error> {
-        self.sweep.step(&mut self.maps, &mut self.slots)
+        let now = clock::now(&self.ebpf)?;
+        self.sweep.step(&mut self.maps, &mut self.slots, now)
     }
 
     /// Reads all counters.
@@ -213,6 +217,14 @@ fn load_programs(ebpf: &mut Ebpf) -> Result<(), Error> {
         .ok_or(Error::MissingInObject { what: XDP })?;
     xdp.load().map_err(|source| Error::LoadProgram {
         program: XDP,
+        source: Box::new(source),
+    })?;
+    let clock: &mut Xdp = ebpf
+        .program_mut(CLOCK)
+        .and_then(|program| program.try_into().ok())
+        .ok_or(Error::MissingInObject { what: CLOCK })?;
+    clock.load().map_err(|source| Error::LoadProgram {
+        program: CLOCK,
         source: Box::new(source),
     })
 }

@@ -7,8 +7,10 @@
 //! Promises: a change of configuration never resets a flow; a restart loses none. Must never: panic
 //! on what it finds in a map, or leave an interface without the program it reported.
 
+mod allowed;
 mod apply;
 mod attach;
+mod clock;
 mod config;
 mod error;
 mod fast_path;

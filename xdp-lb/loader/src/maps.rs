@@ -1,12 +1,13 @@
 //! Typed handles of the maps the programs use.
 
 use aya::Ebpf;
+use aya::maps::lpm_trie::LpmTrie;
 use aya::maps::{Array, HashMap, Map, MapData, MapError, PerCpuArray};
 use xdp_lb_common::address::Address;
 use xdp_lb_common::flow::{Flow, FlowKey};
 use xdp_lb_common::table::{
-    Globals, Interface, Member, MemberState, Service, ServiceInfo, ServiceKey, ServiceState,
-    Traffic,
+    AllowedPrefix, Globals, Interface, Member, MemberState, Service, ServiceInfo, ServiceKey,
+    ServiceState, Traffic,
 };
 
 use crate::error::Error;
@@ -23,6 +24,7 @@ pub(crate) struct Maps {
     pub(crate) ring: Array<MapData, u32>,
     pub(crate) interfaces: HashMap<MapData, u32, Interface>,
     pub(crate) vips: HashMap<MapData, Address, u32>,
+    pub(crate) allowed: LpmTrie<MapData, AllowedPrefix, u32>,
     pub(crate) globals: Array<MapData, Globals>,
     pub(crate) verdicts: PerCpuArray<MapData, u64>,
 }
@@ -42,6 +44,7 @@ impl Maps {
             ring: take(ebpf, "RING")?,
             interfaces: take(ebpf, "INTERFACES")?,
             vips: take(ebpf, "VIPS")?,
+            allowed: take(ebpf, "ALLOWED")?,
             globals: take(ebpf, "GLOBALS")?,
             verdicts: take(ebpf, "VERDICTS")?,
         })
@@ -73,5 +76,18 @@ pub(crate) fn optional<T>(result: Result<T, MapError>) -> Result<Option<T>, MapE
         Ok(value) => Ok(Some(value)),
         Err(MapError::KeyNotFound | MapError::ElementNotFound) => Ok(None),
         Err(error) => Err(error),
+    }
+}
+
+/// Removing what is not there is as good.
+pub(crate) fn or_absent(result: Result<(), MapError>) -> Result<(), MapError> {
+    match result {
+        Err(MapError::KeyNotFound | MapError::ElementNotFound) => Ok(()),
+        Err(MapError::SyscallError(error))
+            if error.io_error.raw_os_error() == Some(libc::ENOENT) =>
+        {
+            Ok(())
+        }
+        other => other,
     }
 }

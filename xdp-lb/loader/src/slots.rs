@@ -13,6 +13,7 @@ use xdp_lb_common::table::{
     Traffic,
 };
 
+use crate::allowed::Allowed;
 use crate::error::Error;
 use crate::maps::{Maps, during};
 use crate::sys;
@@ -54,6 +55,7 @@ pub(crate) struct Slots {
     pub(crate) keys: HashMap<ServiceKey, Service>,
     /// By service slot and "is IPv4".
     pub(crate) regions: HashMap<(u32, bool), Region>,
+    pub(crate) allowed: Allowed,
     pub(crate) interfaces: HashMap<u32, Interface>,
     pub(crate) vips: HashSet<Address>,
     pub(crate) globals: Globals,
@@ -89,6 +91,7 @@ impl Slots {
             }
             slots.members.insert(slot, member);
         }
+        let mut allowed = HashMap::new();
         for entry in maps.services.iter() {
             let (key, service) = entry.map_err(during("read", "SERVICES"))?;
             let mut entries = Vec::new();
@@ -106,8 +109,10 @@ impl Slots {
                     entries,
                 },
             );
+            allowed.insert((service.slot, key.vip.is_v4()), service.allowed);
             slots.keys.insert(key, service);
         }
+        slots.allowed = Allowed::adopt(maps, &allowed)?;
         for entry in maps.interfaces.iter() {
             let (ifindex, interface) = entry.map_err(during("read", "INTERFACES"))?;
             slots.interfaces.insert(ifindex, interface);

@@ -8,13 +8,12 @@ use std::collections::HashMap;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use aya::maps::MapError;
 use xdp_lb_common::flow::{Flow, FlowKey};
 use xdp_lb_common::table::member_flag;
 use xdp_lb_common::tcp;
 
 use crate::error::Error;
-use crate::maps::{Maps, during, optional};
+use crate::maps::{Maps, during, optional, or_absent};
 use crate::report::SweepReport;
 use crate::slots::Slots;
 use crate::sys::{self, BatchToken};
@@ -63,11 +62,12 @@ impl Sweep {
         }
     }
 
-    /// Works on the pass for a bounded time.
+    /// Works on the pass for a bounded time. `now` is the time of the programs.
     pub(crate) fn step(
         &mut self,
         maps: &mut Maps,
         slots: &mut Slots,
+        now: u64,
     ) -> Result<SweepReport, Error> {
         let mut report = SweepReport::default();
         if self.refreshed.elapsed() >= NEIGHBOUR_REFRESH {
@@ -77,7 +77,6 @@ impl Sweep {
         if !self.in_pass {
             self.begin(maps, slots)?;
         }
-        let now = sys::coarse_monotonic_ns();
         while report.scanned < STEP {
             let batch = {
                 let fd = flows_fd(maps)?;
@@ -281,16 +280,8 @@ fn find(maps: &Maps, key: &FlowKey) -> Result<Option<Flow>, Error> {
 }
 
 fn remove(maps: &mut Maps, key: &FlowKey) -> Result<(), Error> {
-    match maps.flows.remove(key) {
-        Ok(()) | Err(MapError::KeyNotFound | MapError::ElementNotFound) => Ok(()),
-        // The programs, or the LRU list, were faster.
-        Err(MapError::SyscallError(error))
-            if error.io_error.raw_os_error() == Some(libc::ENOENT) =>
-        {
-            Ok(())
-        }
-        Err(error) => Err(during("remove from", "FLOWS")(error)),
-    }
+    // The programs, or the LRU list, may have been faster.
+    or_absent(maps.flows.remove(key)).map_err(during("remove from", "FLOWS"))
 }
 
 fn flows_fd(maps: &Maps) -> Result<std::os::fd::BorrowedFd<'_>, Error> {

@@ -95,17 +95,16 @@ pub(crate) fn read_flows(
     Ok(Batch { keys, values, next })
 }
 
-/// The clock of `bpf_ktime_get_coarse_ns`.
-pub(crate) fn coarse_monotonic_ns() -> u64 {
-    let mut now = libc::timespec {
+/// Nanoseconds between two kernel ticks.
+pub(crate) fn tick_ns() -> u64 {
+    let mut tick = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: `now` is a valid timespec to write to. The clock exists on every Linux.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC_COARSE, &raw mut now) };
-    let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
-    let nanos = u64::try_from(now.tv_nsec).unwrap_or(0);
-    seconds * 1_000_000_000 + nanos
+    // SAFETY: `tick` is a valid timespec to write to. The clock exists on every Linux, and its
+    // resolution is the tick.
+    unsafe { libc::clock_getres(libc::CLOCK_MONOTONIC_COARSE, &raw mut tick) };
+    u64::try_from(tick.tv_nsec).unwrap_or(0)
 }
 
 /// A number nobody can foresee, good enough to start port allocation with.

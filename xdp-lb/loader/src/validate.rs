@@ -72,6 +72,7 @@ mod tests {
             algorithm: Algorithm::RoundRobin,
             idle_timeout: Duration::from_secs(50),
             connection_limit: None,
+            allowed: Vec::new(),
             members: Vec::new(),
         }
     }

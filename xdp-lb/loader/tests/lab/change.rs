@@ -4,11 +4,13 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 
+use ipnet::IpNet;
 use uuid::Uuid;
 use xdp_lb::{AttachMode, Config, FastPath};
 
 use crate::support::{
-    Lab, PORT, TIMEOUT, apply, ask, ask_udp, ask_udp_again, connect, parse_mac, vip, wait_for,
+    Lab, PORT, TIMEOUT, apply, ask, ask_udp, ask_udp_again, connect, parse_mac, udp_socket, vip,
+    wait_for,
 };
 
 fn for_member(config: &mut Config, index: u128, change: impl Fn(&mut xdp_lb::Member)) {
@@ -401,6 +403,90 @@ fn lab_idle_flows_are_forgotten_and_unused_slots_freed() {
         assert_eq!(stats.listeners[&id].total_connections, 0);
     }
     assert_eq!(apply(&mut fast_path, &config).changes, 0);
+    fast_path.detach().expect("detach");
+}
+
+/// Pain P94: a thousand networks, changed at once; who is in keeps what is open.
+#[test]
+fn lab_only_allowed_clients_open_flows_and_a_change_ends_none() {
+    let mut lab = Lab::new(1);
+    lab.serve();
+    let mut fast_path = lab.fast_path();
+    let mut config = lab.config(AttachMode::Tcx, &[1]);
+    let networks = |last: [&str; 2]| -> Vec<IpNet> {
+        (0..499u16)
+            .flat_map(|n| {
+                [
+                    format!("10.8.{}.{}/32", n >> 8, n & 255),
+                    format!("fd08::{n:x}/128"),
+                ]
+            })
+            .chain(last.map(str::to_owned))
+            .map(|network| network.parse().expect("network"))
+            .collect()
+    };
+    let (without, with) = (
+        networks(["10.1.0.4/30", "fd01::4/126"]),
+        networks(["10.1.0.0/30", "fd01::/126"]),
+    );
+    let allow = |config: &mut Config, networks: &[IpNet]| {
+        for service in &mut config.services {
+            service.allowed = networks.to_vec();
+        }
+    };
+    allow(&mut config, &without);
+    apply(&mut fast_path, &config);
+    let strangers = |lab: &Lab| {
+        lab.client.run(|| {
+            let brief = std::time::Duration::from_millis(300);
+            for v6 in [false, true] {
+                TcpStream::connect_timeout(&vip(v6), brief).expect_err("not allowed");
+                let socket = udp_socket(vip(v6), brief).expect("socket");
+                socket.send(b"?").expect("send");
+                socket.recv(&mut [0u8; 1]).expect_err("not allowed");
+            }
+        });
+    };
+    strangers(&lab);
+    assert!(verdict(&fast_path, "drop_not_allowed") >= 4);
+    let stats = fast_path.stats().expect("stats");
+    for listener in stats.listeners.values() {
+        assert_eq!(listener.request_errors, 0, "strangers are no errors");
+    }
+
+    allow(&mut config, &with);
+    apply(&mut fast_path, &config);
+    let mut streams: Vec<TcpStream> = lab.client.run(|| {
+        [false, true]
+            .map(|v6| {
+                ask_udp(vip(v6)).expect("allowed");
+                connect(vip(v6)).expect("allowed")
+            })
+            .into()
+    });
+    // A restart knows the networks again, and nothing is written twice.
+    drop(fast_path);
+    let mut fast_path = lab.fast_path();
+    let report = apply(&mut fast_path, &config);
+    assert_eq!(
+        report.changes, 2,
+        "the programs behind two links: {report:?}"
+    );
+
+    allow(&mut config, &without);
+    apply(&mut fast_path, &config);
+    strangers(&lab);
+    lab.client.run(|| {
+        for stream in &mut streams {
+            ask(stream).expect("what is open goes on");
+        }
+    });
+    allow(&mut config, &[]);
+    apply(&mut fast_path, &config);
+    lab.client.run(|| {
+        connect(vip(false)).expect("everybody is allowed");
+        connect(vip(true)).expect("everybody is allowed");
+    });
     fast_path.detach().expect("detach");
 }
 

@@ -333,6 +333,7 @@ impl Lab {
                     algorithm: Algorithm::RoundRobin,
                     idle_timeout: Duration::from_secs(50),
                     connection_limit: None,
+                    allowed: Vec::new(),
                     members: weights
                         .iter()
                         .enumerate()
@@ -454,11 +455,17 @@ pub(crate) fn ask(stream: &mut TcpStream) -> io::Result<u8> {
     Ok(answer[0])
 }
 
+/// A new socket that sends to this address.
+pub(crate) fn udp_socket(to: SocketAddr, patience: Duration) -> io::Result<UdpSocket> {
+    let socket = UdpSocket::bind(if to.is_ipv6() { "[::]:0" } else { "0.0.0.0:0" })?;
+    socket.set_read_timeout(Some(patience))?;
+    socket.connect(to)?;
+    Ok(socket)
+}
+
 /// Sends a datagram from a new socket and reads which member answers.
 pub(crate) fn ask_udp(to: SocketAddr) -> io::Result<(UdpSocket, u8)> {
-    let socket = UdpSocket::bind(if to.is_ipv6() { "[::]:0" } else { "0.0.0.0:0" })?;
-    socket.set_read_timeout(Some(TIMEOUT))?;
-    socket.connect(to)?;
+    let socket = udp_socket(to, TIMEOUT)?;
     let name = ask_udp_again(&socket)?;
     Ok((socket, name))
 }
@@ -469,6 +476,18 @@ pub(crate) fn ask_udp_again(socket: &UdpSocket) -> io::Result<u8> {
     let length = socket.recv(&mut answer)?;
     assert_eq!(length, 2);
     Ok(answer[0])
+}
+
+/// Sends so many bytes in one datagram, and reads which member sends as many back.
+pub(crate) fn large_udp(to: SocketAddr, length: usize) -> io::Result<u8> {
+    let socket = udp_socket(to, TIMEOUT)?;
+    socket.send(&vec![b'?'; length])?;
+    let mut answer = vec![0u8; 65536];
+    let received = socket.recv(&mut answer)?;
+    assert_eq!(received, length);
+    let name = answer[0];
+    assert!(answer[..received].iter().all(|byte| *byte == name));
+    Ok(name)
 }
 
 /// Tries until the condition gives a value.

@@ -6,10 +6,10 @@ use xdp_lb_common::limits::{SNAT_PORT_FIRST, SNAT_PORT_LAST};
 use xdp_lb_common::verdict::Verdict;
 
 use crate::kernel::{Kernel, Program};
-use crate::rig::{CLIENT, Fate, MEMBER, MEMBER_PORT, PORT, Rig, SNAT, VIP, twin};
+use crate::rig::{CLIENT, Fate, GUARDED_PORT, MEMBER, MEMBER_PORT, PORT, Rig, SNAT, VIP, twin};
 use crate::wire::{
-    ACK, CLIENT_MAC, End, FIN, L4, MEMBER_MAC, RST, SYN, Seen, Spec, end, frame, icmp_error, read,
-    read_l3,
+    ACK, CLIENT_MAC, End, FIN, L4, MEMBER_MAC, RST, SYN, Seen, Spec, end, frame, icmp_error,
+    pieces, read, read_l3, whole,
 };
 
 const CLIENT_PORT: u16 = 40_000;
@@ -207,12 +207,7 @@ fn malformed(rig: &mut dyn Rig) {
             Verdict::PassMalformed,
         ),
         (
-            "first fragment",
-            change(&[(20, 0x20)]),
-            Verdict::PassFragment,
-        ),
-        (
-            "later fragment",
+            "later fragment without a first",
             change(&[(21, 0x08)]),
             Verdict::PassFragment,
         ),
@@ -224,10 +219,10 @@ fn malformed(rig: &mut dyn Rig) {
     udp[39] = 200;
     refused(rig, "UDP length", &udp, Fate::Pass, Verdict::PassMalformed);
     let mut fragment = Spec::udp(client(1, 45_000), vip(1), b"payload");
-    fragment.extensions = vec![(44, vec![0; 8])];
+    fragment.extensions = vec![(44, vec![0, 0, 0, 8, 0, 0, 0, 1])];
     refused(
         rig,
-        "IPv6 fragment",
+        "later IPv6 fragment without a first",
         &fragment.frame(),
         Fate::Pass,
         Verdict::PassFragment,
@@ -369,6 +364,104 @@ fn icmp_errors_find_the_other_side(rig: &mut dyn Rig) {
     }
 }
 
+/// Sends a datagram in pieces; what came out, whole again.
+fn sent_in_pieces(rig: &mut dyn Rig, spec: &Spec, size: usize, id: u16, first: Verdict) -> Seen {
+    let is_v4 = spec.source.address.is_ipv4();
+    let mut out = Vec::new();
+    for (index, piece) in pieces(&spec.l3(), size, id).into_iter().enumerate() {
+        let verdict = if index == 0 {
+            first
+        } else {
+            Verdict::ForwardFragment
+        };
+        let before = rig.counted(verdict);
+        let (fate, bytes) = rig.send(&frame(&piece, is_v4));
+        assert_eq!(fate, Fate::Sent, "piece {index} through {}", rig.name());
+        assert_eq!(rig.counted(verdict), before + 1, "piece {index}");
+        out.push(bytes[14..].to_vec());
+    }
+    read_l3(&whole(&out), true)
+}
+
+fn datagrams_in_pieces(rig: &mut dyn Rig) {
+    for (family, ours) in SNAT.into_iter().enumerate() {
+        let (from, to) = (client(family, 49_000), vip(family));
+        let question: Vec<u8> = (0..4000u32).map(|n| n as u8).collect();
+        // Two datagrams of one flow, the first of which opens it, and one back.
+        let spec = Spec::udp(from, to, &question);
+        let mut port = 0;
+        for id in [7, 8] {
+            let seen = sent_in_pieces(rig, &spec, 1440, id, Verdict::ForwardToMember);
+            assert_eq!(seen.destination, member(family));
+            assert_eq!(seen.payload, question);
+            assert!(port == 0 || port == seen.source.port);
+            port = seen.source.port;
+        }
+        let answer = Spec::udp(member(family), end(ours, port), &question);
+        let seen = sent_in_pieces(rig, &answer, 1208, 7, Verdict::ForwardToClient);
+        assert_eq!((seen.source, seen.destination), (to, from));
+        assert_eq!(seen.payload, question);
+        // TCP does it rarely, but may.
+        let (from, data) = (client(family, 49_001), vec![5u8; 900]);
+        open(rig, &Spec::tcp(from, to, SYN, b""));
+        let data = Spec::tcp(from, to, ACK, &data);
+        let seen = sent_in_pieces(rig, &data, 512, 9, Verdict::ForwardToMember);
+        assert_eq!(seen.payload, data.payload);
+        // Others' pieces, and one of ours that lost its first, are the stack's.
+        for (id, to) in [(10, vip(family)), (7, end(VIP[family], PORT + 1))] {
+            let mut others = pieces(
+                &Spec::udp(client(family, 49_002), to, &question).l3(),
+                1440,
+                id,
+            );
+            if id == 10 {
+                others.remove(0);
+            } else {
+                others.truncate(1);
+            }
+            let verdict = if id == 10 {
+                Verdict::PassFragment
+            } else {
+                Verdict::PassNotService
+            };
+            for piece in others {
+                let piece = frame(&piece, family == 0);
+                refused(rig, "others' piece", &piece, Fate::Pass, verdict);
+            }
+        }
+        // An ICMP message in pieces is never ours.
+        let mut echo = icmp_error(from.address, to.address, 8, 0, &[0; 64]);
+        if family == 0 {
+            echo[20] = 0x20;
+            refused(
+                rig,
+                "ICMP in pieces",
+                &echo,
+                Fate::Pass,
+                Verdict::PassFragment,
+            );
+        }
+    }
+}
+
+fn allowed_clients(rig: &mut dyn Rig) {
+    for (family, strangers) in [
+        ["10.1.0.4", "10.1.0.9", "192.0.2.1"],
+        ["fd01::4", "fd01::1:2", "2001:db8::1"],
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let to = end(VIP[family], GUARDED_PORT);
+        for stranger in strangers {
+            let syn = Spec::tcp(end(stranger, 50_000), to, SYN, b"");
+            let (what, verdict) = ("a stranger", Verdict::DropNotAllowed);
+            refused(rig, what, &syn.frame(), Fate::Drop, verdict);
+        }
+        open(rig, &Spec::tcp(client(family, 50_000), to, SYN, b""));
+    }
+}
+
 type Case = fn(&mut dyn Rig);
 
 const TABLE: &[(&str, Case)] = &[
@@ -386,6 +479,8 @@ const TABLE: &[(&str, Case)] = &[
     ("malformed", malformed),
     ("truncated at every length", truncated_at_every_length),
     ("drops", drops),
+    ("datagrams in pieces", datagrams_in_pieces),
+    ("allowed clients", allowed_clients),
     (
         "ICMP errors find the other side",
         icmp_errors_find_the_other_side,

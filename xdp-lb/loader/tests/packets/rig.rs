@@ -26,6 +26,8 @@ pub(crate) const VIP: [&str; 2] = ["10.1.0.100", "fd01::100"];
 pub(crate) const SNAT: [&str; 2] = ["10.2.0.1", "fd02::1"];
 pub(crate) const MEMBER: [&str; 2] = ["10.2.0.10", "fd02::10"];
 pub(crate) const PORT: u16 = 8080;
+/// Only [`CLIENT`] and two neighbours may come here.
+pub(crate) const GUARDED_PORT: u16 = 8090;
 pub(crate) const MEMBER_PORT: u16 = 9090;
 pub(crate) const MTU: u32 = 1500;
 
@@ -38,35 +40,42 @@ pub(crate) trait Rig {
     fn shortest(&self, is_v4: bool) -> usize;
 }
 
-/// The services of every rig: TCP and UDP, one member of each family.
+/// The services of every rig: TCP and UDP, one member of each family; TCP for few clients.
 pub(crate) fn services() -> Vec<Service> {
-    [(1, Protocol::Tcp), (2, Protocol::Udp)]
-        .into_iter()
-        .map(|(id, protocol)| Service {
-            id: Uuid::from_u128(id),
-            vips: VIP
-                .iter()
-                .map(|vip| vip.parse().expect("literal"))
-                .collect(),
-            port: PORT,
-            protocol,
-            algorithm: Algorithm::RoundRobin,
-            idle_timeout: Duration::from_secs(50),
-            connection_limit: None,
-            members: MEMBER
-                .iter()
-                .zip(10u128..)
-                .map(|(address, id)| Member {
-                    id: Uuid::from_u128(id),
-                    address: address.parse().expect("literal"),
-                    port: MEMBER_PORT,
-                    weight: 1,
-                    backup: false,
-                    up: true,
-                })
-                .collect(),
-        })
-        .collect()
+    let few = ["10.1.0.0/30", "fd01::/126"]
+        .map(|network| network.parse::<ipnet::IpNet>().expect("literal"));
+    [
+        (1, Protocol::Tcp, PORT, Vec::new()),
+        (2, Protocol::Udp, PORT, Vec::new()),
+        (3, Protocol::Tcp, GUARDED_PORT, few.into()),
+    ]
+    .into_iter()
+    .map(|(id, protocol, port, allowed)| Service {
+        id: Uuid::from_u128(id),
+        vips: VIP
+            .iter()
+            .map(|vip| vip.parse().expect("literal"))
+            .collect(),
+        port,
+        protocol,
+        algorithm: Algorithm::RoundRobin,
+        idle_timeout: Duration::from_secs(50),
+        connection_limit: None,
+        allowed,
+        members: MEMBER
+            .iter()
+            .zip(10u128..)
+            .map(|(address, id)| Member {
+                id: Uuid::from_u128(id),
+                address: address.parse().expect("literal"),
+                port: MEMBER_PORT,
+                weight: 1,
+                backup: false,
+                up: true,
+            })
+            .collect(),
+    })
+    .collect()
 }
 
 fn address(text: &str) -> Address {
@@ -101,15 +110,18 @@ impl Rig for Twin {
 pub(crate) fn twin() -> Twin {
     let mut twin = Twin::default();
     twin.ingress = 2;
-    twin.ring = vec![0, 1, 2, 3];
-    for (service, protocol) in [(0u32, 6u16), (1, 17)] {
+    twin.ring = (0..6).collect();
+    twin.allowed = [(1, "10.1.0.0"), (2, "fd01::")]
+        .map(|(set, network)| (set, vec![(address(network), 126)]))
+        .into();
+    for (service, protocol, port) in [(0u32, 6u16, PORT), (1, 17, PORT), (2, 6, GUARDED_PORT)] {
         for family in 0..2u32 {
             let slot = service * 2 + family;
             let index = usize::try_from(family).expect("two families");
             twin.services.insert(
                 ServiceKey {
                     vip: address(VIP[index]),
-                    port: Be16::new(PORT),
+                    port: Be16::new(port),
                     protocol,
                 },
                 table::Service {
@@ -118,7 +130,7 @@ pub(crate) fn twin() -> Twin {
                     ring_offset: slot,
                     ring_length: 1,
                     connection_limit: 0,
-                    reserved: 0,
+                    allowed: if service == 2 { family + 1 } else { 0 },
                 },
             );
             twin.members.insert(

@@ -175,6 +175,73 @@ pub(crate) fn frame(l3: &[u8], is_v4: bool) -> Vec<u8> {
     frame
 }
 
+/// An L3 packet without options or extension headers in pieces of `size` bytes of payload, a multiple
+/// of eight, all with this id.
+pub(crate) fn pieces(l3: &[u8], size: usize, id: u16) -> Vec<Vec<u8>> {
+    let is_v4 = l3[0] >> 4 == 4;
+    let header = if is_v4 { 20 } else { 40 };
+    let (header, payload) = l3.split_at(header);
+    let count = payload.chunks(size).count();
+    payload
+        .chunks(size)
+        .enumerate()
+        .map(|(index, chunk)| {
+            let at = u16::try_from(index * size / 8).expect("small");
+            let more = index + 1 < count;
+            let mut piece = header.to_vec();
+            if is_v4 {
+                let total = u16::try_from(20 + chunk.len()).expect("small");
+                piece[2..4].copy_from_slice(&total.to_be_bytes());
+                piece[4..6].copy_from_slice(&id.to_be_bytes());
+                piece[6..8].copy_from_slice(&(at | u16::from(more) << 13).to_be_bytes());
+                piece[10..12].fill(0);
+                let checksum = full(0, &piece);
+                piece[10..12].copy_from_slice(&checksum.to_ne_bytes());
+            } else {
+                let rest = u16::try_from(8 + chunk.len()).expect("small");
+                piece[4..6].copy_from_slice(&rest.to_be_bytes());
+                let protocol = std::mem::replace(&mut piece[6], 44);
+                piece.extend_from_slice(&[protocol, 0]);
+                piece.extend_from_slice(&(at << 3 | u16::from(more)).to_be_bytes());
+                piece.extend_from_slice(&u32::from(id).to_be_bytes());
+            }
+            piece.extend_from_slice(chunk);
+            piece
+        })
+        .collect()
+}
+
+/// The L3 packet that pieces in order, with the same addresses and id, make up.
+pub(crate) fn whole(pieces: &[Vec<u8>]) -> Vec<u8> {
+    let is_v4 = pieces[0][0] >> 4 == 4;
+    let (header, same) = if is_v4 { (20, 12..20) } else { (48, 8..40) };
+    let id = if is_v4 { 4..6 } else { 44..48 };
+    let mut payload = Vec::new();
+    for piece in pieces {
+        assert_eq!(piece[same.clone()], pieces[0][same.clone()], "addresses");
+        assert_eq!(piece[id.clone()], pieces[0][id.clone()], "id");
+        if is_v4 {
+            assert_eq!(full(0, &piece[..20]), 0, "IPv4 header checksum");
+        }
+        payload.extend_from_slice(&piece[header..]);
+    }
+    let mut l3 = pieces[0][..if is_v4 { 20 } else { 40 }].to_vec();
+    if is_v4 {
+        let total = u16::try_from(20 + payload.len()).expect("small");
+        l3[2..4].copy_from_slice(&total.to_be_bytes());
+        l3[6..8].fill(0);
+        l3[10..12].fill(0);
+        let checksum = full(0, &l3);
+        l3[10..12].copy_from_slice(&checksum.to_ne_bytes());
+    } else {
+        let rest = u16::try_from(payload.len()).expect("small");
+        l3[4..6].copy_from_slice(&rest.to_be_bytes());
+        l3[6] = pieces[0][40];
+    }
+    l3.extend_from_slice(&payload);
+    l3
+}
+
 /// An ICMP error about `quoted` (an L3 packet, cut as given).
 pub(crate) fn icmp_error(from: IpAddr, to: IpAddr, kind: u8, code: u8, quoted: &[u8]) -> Vec<u8> {
     let mut icmp = vec![kind, code, 0, 0, 0, 0, 0x05, 0x14];
