@@ -11,14 +11,11 @@ pub(crate) fn test() -> Result<()> {
     setup::nextest()?;
     if is_root() {
         setup::test()?;
-        setup::openstack()?;
+        setup::openstack_clients()?;
     }
     style()?;
     say("tests that need nothing (pure, fakes, loopback)");
     nextest("default", &[])?;
-    for database in Database::ALL {
-        on_database(*database, &[])?;
-    }
     if !is_root() {
         bail!("the tests in network namespaces load eBPF programs: run `make test` as root");
     }
@@ -29,7 +26,8 @@ pub(crate) fn test() -> Result<()> {
     nextest("e2e", &[])
 }
 
-/// The same tests with more rounds each; every test that has a long form reads `LB_SOAK`.
+/// The same tests with more rounds each, and once more on each database server; every test that has a long form reads
+/// `LB_SOAK`.
 pub(crate) fn soak() -> Result<()> {
     setup::build()?;
     setup::nextest()?;
@@ -38,6 +36,9 @@ pub(crate) fn soak() -> Result<()> {
     run(cargo().args(["build", "--workspace", "--bins", "--tests"]))?;
     for profile in ["default", "lab", "e2e"] {
         nextest(profile, &[("LB_SOAK", "1")])?;
+    }
+    for database in Database::ALL {
+        on_database(*database, &[])?;
     }
     fuzz()
 }
