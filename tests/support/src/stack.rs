@@ -211,8 +211,10 @@ impl Stack {
             for entry in entries {
                 let path = entry?.path();
                 let name = path.file_name().unwrap_or_default().to_string_lossy();
-                // A lock that was held when its owner was killed is an empty file.
-                if name.starts_with(prefix) && !name.ends_with(".lock") {
+                // A lock that was held when its owner was killed is an empty file. The kernel itself puts `maps.debug`
+                // and `progs.debug` into a BPF file system.
+                let innocent = name.ends_with(".lock") || name.ends_with(".debug");
+                if name.starts_with(prefix) && !innocent {
                     left.push(path.display().to_string());
                 }
             }
