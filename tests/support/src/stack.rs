@@ -14,6 +14,7 @@ use lb_drivers::network::PortFilter;
 use lb_drivers::{Compute, Network};
 use tempfile::TempDir;
 
+use crate::group::tail;
 use crate::{Api, ensure_nothing_left};
 
 /// Tenant networks of every test: clients and members on networks of their own, joined by a router, and IPv6.
@@ -233,9 +234,7 @@ impl Stack {
 
     /// The last lines of the control plane's log, for messages of failing tests.
     pub fn log_tail(&self) -> String {
-        let log = std::fs::read_to_string(self.log_file()).unwrap_or_default();
-        let lines: Vec<&str> = log.lines().collect();
-        lines[lines.len().saturating_sub(40)..].join("\n")
+        tail(&self.log_file())
     }
 
     /// Ends the stack and removes all of it; what stays is an error.

@@ -155,18 +155,7 @@ fn ensure(state: &mut State, spec: &PortSpec) -> Result<Port, DriverError> {
         state.ports.insert(port.id, port.clone());
         return Ok(port);
     }
-    let mut port = Port {
-        id: PortId::random(),
-        name: spec.name.clone(),
-        network_id: spec.network_id,
-        mac_address: state.mac(),
-        fixed_ips: Vec::new(),
-        device_id: spec.device_id.clone(),
-        device_owner: spec.device_owner.clone(),
-        project_id: spec.project_id.clone(),
-        allowed_address_pairs: spec.allowed_address_pairs.clone(),
-        admin_state_up: spec.admin_state_up,
-    };
+    let mut port = spec.port(PortId::random(), state.mac());
     for wanted in &spec.fixed_ips {
         let fixed = allocate(state, &port, wanted)?;
         port.fixed_ips.push(fixed);
@@ -176,33 +165,8 @@ fn ensure(state: &mut State, spec: &PortSpec) -> Result<Port, DriverError> {
 }
 
 fn apply(state: &State, port: &mut Port, update: &PortUpdate) -> Result<(), DriverError> {
-    let PortUpdate {
-        name,
-        device_id,
-        device_owner,
-        allowed_address_pairs,
-        admin_state_up,
-        add_fixed_ips,
-        remove_fixed_ips,
-    } = update.clone();
-    if let Some(name) = name {
-        port.name = name;
-    }
-    if let Some(device_id) = device_id {
-        port.device_id = device_id;
-    }
-    if let Some(device_owner) = device_owner {
-        port.device_owner = device_owner;
-    }
-    if let Some(pairs) = allowed_address_pairs {
-        port.allowed_address_pairs = pairs;
-    }
-    if let Some(up) = admin_state_up {
-        port.admin_state_up = up;
-    }
-    port.fixed_ips
-        .retain(|fixed| !remove_fixed_ips.contains(&fixed.ip_address));
-    for wanted in &add_fixed_ips {
+    update.apply_to(port);
+    for wanted in &update.add_fixed_ips {
         let fixed = allocate(state, port, wanted)?;
         port.fixed_ips.push(fixed);
     }

@@ -176,6 +176,24 @@ pub struct PortSpec {
     pub admin_state_up: bool,
 }
 
+impl PortSpec {
+    /// The port it becomes, still without addresses: these are for each network to give.
+    pub(crate) fn port(&self, id: PortId, mac_address: String) -> Port {
+        Port {
+            id,
+            name: self.name.clone(),
+            network_id: self.network_id,
+            mac_address,
+            fixed_ips: Vec::new(),
+            device_id: self.device_id.clone(),
+            device_owner: self.device_owner.clone(),
+            project_id: self.project_id.clone(),
+            allowed_address_pairs: self.allowed_address_pairs.clone(),
+            admin_state_up: self.admin_state_up,
+        }
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FixedIpSpec {
     pub subnet_id: SubnetId,
@@ -194,6 +212,38 @@ pub struct PortUpdate {
     pub add_fixed_ips: Vec<FixedIpSpec>,
     /// Absent ones are fine.
     pub remove_fixed_ips: Vec<IpAddr>,
+}
+
+impl PortUpdate {
+    /// Changes everything but `add_fixed_ips`: new addresses are for each network to give.
+    pub(crate) fn apply_to(&self, port: &mut Port) {
+        let Self {
+            name,
+            device_id,
+            device_owner,
+            allowed_address_pairs,
+            admin_state_up,
+            add_fixed_ips: _,
+            remove_fixed_ips,
+        } = self;
+        if let Some(name) = name {
+            port.name.clone_from(name);
+        }
+        if let Some(device_id) = device_id {
+            port.device_id.clone_from(device_id);
+        }
+        if let Some(device_owner) = device_owner {
+            port.device_owner.clone_from(device_owner);
+        }
+        if let Some(pairs) = allowed_address_pairs {
+            port.allowed_address_pairs.clone_from(pairs);
+        }
+        if let Some(up) = admin_state_up {
+            port.admin_state_up = *up;
+        }
+        port.fixed_ips
+            .retain(|fixed| !remove_fixed_ips.contains(&fixed.ip_address));
+    }
 }
 
 /// Which ports to list: those for which every given condition holds.

@@ -152,22 +152,12 @@ impl Network for NoopNetwork {
 
     async fn ensure_port(&self, spec: &PortSpec) -> Result<Port, DriverError> {
         let id = PortId(id_of("port", &format!("{} {}", spec.device_id, spec.name)));
-        let port = Port {
-            id,
-            name: spec.name.clone(),
-            network_id: spec.network_id,
-            mac_address: mac_of(&id.to_string()),
-            fixed_ips: spec
-                .fixed_ips
-                .iter()
-                .map(|wanted| fixed_ip(id, wanted))
-                .collect(),
-            device_id: spec.device_id.clone(),
-            device_owner: spec.device_owner.clone(),
-            project_id: spec.project_id.clone(),
-            allowed_address_pairs: spec.allowed_address_pairs.clone(),
-            admin_state_up: spec.admin_state_up,
-        };
+        let mut port = spec.port(id, mac_of(&id.to_string()));
+        port.fixed_ips = spec
+            .fixed_ips
+            .iter()
+            .map(|wanted| fixed_ip(id, wanted))
+            .collect();
         let mut memory = lock(&self.memory);
         memory.deleted.remove(&id);
         memory.made.insert(id, port.clone());
@@ -175,26 +165,12 @@ impl Network for NoopNetwork {
     }
 
     async fn update_port(&self, id: PortId, update: &PortUpdate) -> Result<Port, DriverError> {
-        let PortUpdate {
-            name,
-            device_id,
-            device_owner,
-            allowed_address_pairs,
-            admin_state_up,
-            add_fixed_ips,
-            remove_fixed_ips,
-        } = update.clone();
         let mut memory = lock(&self.memory);
         let mut port = memory.port(id).ok_or(DriverError::UnknownPort(id))?;
-        port.name = name.unwrap_or(port.name);
-        port.device_id = device_id.unwrap_or(port.device_id);
-        port.device_owner = device_owner.unwrap_or(port.device_owner);
-        port.allowed_address_pairs = allowed_address_pairs.unwrap_or(port.allowed_address_pairs);
-        port.admin_state_up = admin_state_up.unwrap_or(port.admin_state_up);
+        update.apply_to(&mut port);
+        let added = update.add_fixed_ips.iter();
         port.fixed_ips
-            .retain(|fixed| !remove_fixed_ips.contains(&fixed.ip_address));
-        port.fixed_ips
-            .extend(add_fixed_ips.iter().map(|wanted| fixed_ip(id, wanted)));
+            .extend(added.map(|wanted| fixed_ip(id, wanted)));
         memory.made.insert(id, port.clone());
         Ok(port)
     }

@@ -58,18 +58,8 @@ impl PortTable {
                 .ok_or(DriverError::UnknownSubnet(wanted.subnet_id))?;
             fixed_ips.push(next.take_address(subnet, wanted.ip_address, &fixed_ips)?);
         }
-        let port = Port {
-            id: PortId::random(),
-            name: spec.name.clone(),
-            network_id: spec.network_id,
-            mac_address: next.free_mac(),
-            fixed_ips,
-            device_id: spec.device_id.clone(),
-            device_owner: spec.device_owner.clone(),
-            project_id: spec.project_id.clone(),
-            allowed_address_pairs: spec.allowed_address_pairs.clone(),
-            admin_state_up: spec.admin_state_up,
-        };
+        let mut port = spec.port(PortId::random(), next.free_mac());
+        port.fixed_ips = fixed_ips;
         next.ports.push(port.clone());
         *self = next;
         Ok(port)
@@ -82,20 +72,10 @@ impl PortTable {
         id: PortId,
         update: &PortUpdate,
     ) -> Result<Port, DriverError> {
-        let PortUpdate {
-            name,
-            device_id,
-            device_owner,
-            allowed_address_pairs,
-            admin_state_up,
-            add_fixed_ips,
-            remove_fixed_ips,
-        } = update;
         let mut next = self.clone();
         let mut port = next.port(id).cloned().ok_or(DriverError::UnknownPort(id))?;
-        port.fixed_ips
-            .retain(|fixed| !remove_fixed_ips.contains(&fixed.ip_address));
-        for wanted in add_fixed_ips {
+        update.apply_to(&mut port);
+        for wanted in &update.add_fixed_ips {
             let subnet = declaration
                 .subnet(wanted.subnet_id)
                 .filter(|subnet| subnet.network_id == port.network_id)
@@ -108,21 +88,6 @@ impl PortTable {
                 let fixed = next.take_address(subnet, wanted.ip_address, &port.fixed_ips)?;
                 port.fixed_ips.push(fixed);
             }
-        }
-        if let Some(name) = name {
-            port.name.clone_from(name);
-        }
-        if let Some(device_id) = device_id {
-            port.device_id.clone_from(device_id);
-        }
-        if let Some(device_owner) = device_owner {
-            port.device_owner.clone_from(device_owner);
-        }
-        if let Some(pairs) = allowed_address_pairs {
-            port.allowed_address_pairs.clone_from(pairs);
-        }
-        if let Some(up) = admin_state_up {
-            port.admin_state_up = *up;
         }
         for slot in &mut next.ports {
             if slot.id == id {
