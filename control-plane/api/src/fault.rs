@@ -82,6 +82,13 @@ impl ApiFault {
         )
     }
 
+    /// Where there is no JSON.
+    pub(crate) fn method_not_allowed_as_text(allowed: &[Method]) -> Self {
+        let mut fault = Self::method_not_allowed(&Method::GET, allowed);
+        fault.body = Shape::Text("Method Not Allowed");
+        fault
+    }
+
     pub(crate) fn forbidden() -> Self {
         Self::resource(
             StatusCode::FORBIDDEN,
@@ -190,6 +197,7 @@ impl From<Fault> for ApiFault {
     fn from(fault: Fault) -> Self {
         let status = match fault.kind() {
             FaultKind::Invalid => StatusCode::BAD_REQUEST,
+            FaultKind::Forbidden => StatusCode::FORBIDDEN,
             FaultKind::NotFound => StatusCode::NOT_FOUND,
             FaultKind::Conflict => StatusCode::CONFLICT,
             FaultKind::Unsupported => StatusCode::NOT_IMPLEMENTED,
@@ -212,6 +220,11 @@ impl From<StoreError> for ApiFault {
                     "The database was lost while it wrote the change; look whether it is there before trying again.",
                 )
             }
+            StoreError::BrokenReference => Self::resource(
+                StatusCode::CONFLICT,
+                "An object named in the request was removed meanwhile.",
+            ),
+            StoreError::QuotaReached(resource) => Fault::QuotaReached(resource).into(),
             other if other.is_transient() => {
                 tracing::warn!(error = %Chain(&other), "database is away or busy");
                 Self::unavailable("The database is busy or away; try again.")

@@ -5,9 +5,14 @@
 //! are stored, and anything else that nothing changed. It never talks to an amphora and keeps no state of its own.
 //! Shapes and texts: `docs/compatibility.md`, `docs/errors.md`.
 
+mod choice;
+mod cors;
 mod discovery;
 mod fault;
+mod healthcheck;
 mod network_lookup;
+mod once;
+mod openapi;
 mod page;
 mod policy;
 mod query_string;
@@ -19,6 +24,8 @@ mod v2;
 mod view;
 mod vip;
 
+pub use cors::CorsConfig;
+pub use healthcheck::HealthcheckConfig;
 pub use route::{Route, RouteKind};
 pub use serve::router;
 pub use state::{ApiConfig, ApiState, ListFeatures};

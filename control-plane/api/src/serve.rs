@@ -12,9 +12,10 @@ use lb_model::Fault;
 use tracing::Instrument;
 use uuid::Uuid;
 
-use crate::fault::{ApiFault, Result, empty};
+use crate::fault::{ApiFault, Result};
+use crate::healthcheck::Health;
 use crate::request::Request;
-use crate::{ApiState, Route, RouteKind, query_string, v2};
+use crate::{ApiState, Route, RouteKind, once, query_string, v2};
 
 /// Bytes; as `oslo_middleware.max_request_body_size`.
 const MAX_BODY: usize = 114_688;
@@ -24,13 +25,29 @@ const REQUEST_ID: &str = "x-openstack-request-id";
 
 /// The whole API as one service.
 pub fn router(state: ApiState) -> Router {
-    Router::new().fallback(serve).with_state(state)
+    let service = Service {
+        state,
+        health: Health::default(),
+    };
+    Router::new().fallback(serve).with_state(service)
+}
+
+/// The API, and what it last found of its own health.
+#[derive(Clone)]
+struct Service {
+    state: ApiState,
+    health: Health,
 }
 
 async fn serve(
-    State(state): State<ApiState>,
+    State(service): State<Service>,
     request: axum::http::Request<Body>,
 ) -> Response<Body> {
+    let cors = &service.state.config.cors;
+    if request.method() == Method::OPTIONS {
+        return cors.preflight(request.headers());
+    }
+    let cors_headers = cors.answer_headers(request.headers());
     let request_id = format!("req-{}", Uuid::new_v4());
     let span = tracing::info_span!(
         "request",
@@ -39,7 +56,7 @@ async fn serve(
         path = request.uri().path(),
         global_request_id = global_request_id(request.headers()),
     );
-    let result = respond(state, request).instrument(span.clone()).await;
+    let result = respond(service, request).instrument(span.clone()).await;
     let (mut response, tagged) = match result {
         Ok(response) => (response, true),
         Err(fault) => {
@@ -52,6 +69,9 @@ async fn serve(
         response.headers_mut().insert(REQUEST_ID, value);
     }
     response
+        .headers_mut()
+        .extend(cors_headers.into_iter().flatten());
+    response
 }
 
 /// The id a caller gave to a chain of requests.
@@ -62,14 +82,22 @@ fn global_request_id(headers: &HeaderMap) -> Option<&str> {
         .filter(|id| id.starts_with("req-") && id.len() <= 64)
 }
 
-async fn respond(state: ApiState, request: axum::http::Request<Body>) -> Result<Response<Body>> {
+async fn respond(service: Service, request: axum::http::Request<Body>) -> Result<Response<Body>> {
+    let Service { state, health } = service;
     let (parts, body) = request.into_parts();
-    if parts.method == Method::OPTIONS {
-        return Ok(empty(StatusCode::OK));
-    }
     let body = read(body).await?;
     let route = Route::parse(parts.uri.path())
         .filter(|route| !route.is_network_service() || state.config.serve_network_lookups);
+    if route == Some(Route::Healthcheck) {
+        let config = state.config.healthcheck.as_ref();
+        let config = config.ok_or_else(ApiFault::unknown_path)?;
+        let methods = Route::Healthcheck.methods();
+        if !methods.contains(&parts.method) {
+            return Err(ApiFault::method_not_allowed_as_text(methods));
+        }
+        let (method, headers) = (&parts.method, &parts.headers);
+        return Ok(health.answer(config, &state.store, method, headers).await);
+    }
     let authenticates = route.as_ref().is_none_or(Route::needs_authentication);
     let caller = if authenticates {
         let token = parts
@@ -98,6 +126,10 @@ async fn respond(state: ApiState, request: axum::http::Request<Body>) -> Result<
             .map(query_string::parse)
             .unwrap_or_default(),
         foreign_content_type: foreign_content_type(&parts.headers),
+        once: match parts.method {
+            Method::POST => once::read(&parts.headers, &route, &body)?,
+            _ => None,
+        },
         body,
         state,
     };
@@ -176,18 +208,33 @@ fn foreign_content_type(headers: &HeaderMap) -> Option<String> {
         .then(|| media.chars().take(255).collect())
 }
 
+/// Bytes of a host and port besides letters and digits.
+const HOST_BYTES: &[u8] = b".-:[]_";
+
 /// Where links start: as configured, else as the client called us.
 fn origin(state: &ApiState, headers: &HeaderMap) -> String {
     if let Some(base) = &state.config.base_uri {
         return base.trim_end_matches('/').to_owned();
     }
-    let host = headers
-        .get(HOST)
-        .and_then(|value| value.to_str().ok())
-        .filter(|host| {
-            host.bytes()
-                .all(|byte| byte.is_ascii_alphanumeric() || b".-:[]_".contains(&byte))
-        })
-        .unwrap_or("localhost");
-    format!("http://{host}")
+    let plain = |name: &str, allowed: &[u8]| {
+        let text = headers.get(name)?.to_str().ok()?;
+        // Of several proxies the first one was called by the client.
+        let text = text.split(',').next()?.trim();
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || allowed.contains(&byte);
+        (!text.is_empty() && text.bytes().all(plain)).then(|| text.to_owned())
+    };
+    let forwarded = |name: &str, allowed: &[u8]| {
+        let trusted = state.config.trust_proxy_headers;
+        trusted.then(|| plain(name, allowed)).flatten()
+    };
+    let scheme = forwarded("x-forwarded-proto", b"")
+        .filter(|scheme| scheme == "https")
+        .unwrap_or_else(|| "http".to_owned());
+    let host = forwarded("x-forwarded-host", HOST_BYTES)
+        .or_else(|| plain(HOST.as_str(), HOST_BYTES))
+        .unwrap_or_else(|| "localhost".to_owned());
+    let prefix = forwarded("x-forwarded-prefix", b"/-_.")
+        .filter(|prefix| prefix.starts_with('/'))
+        .unwrap_or_default();
+    format!("{scheme}://{host}{}", prefix.trim_end_matches('/'))
 }

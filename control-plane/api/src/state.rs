@@ -7,6 +7,7 @@ use lb_model::{Clock, NetworkId, Rules, Timestamp, Topology};
 use lb_store::Store;
 use serde::{Deserialize, Serialize};
 
+use crate::{CorsConfig, HealthcheckConfig};
 #[derive(Clone)]
 pub struct ApiState {
     pub store: Store,
@@ -48,6 +49,12 @@ pub struct ApiConfig {
     pub denylist_vip_networks: Vec<NetworkId>,
     /// What validation asks, the enabled providers among it.
     pub rules: Rules,
+    /// `oslo_middleware.enable_proxy_headers_parsing`: links start as `X-Forwarded-Proto`, `-Host` and `-Prefix` say. Only
+    /// behind a proxy that sets them.
+    pub trust_proxy_headers: bool,
+    pub cors: CorsConfig,
+    /// `None`: there is no health check. `api_settings.healthcheck_enabled`.
+    pub healthcheck: Option<HealthcheckConfig>,
 }
 
 impl Default for ApiConfig {
@@ -66,6 +73,9 @@ impl Default for ApiConfig {
             valid_vip_networks: Vec::new(),
             denylist_vip_networks: Vec::new(),
             rules: Rules::default(),
+            trust_proxy_headers: false,
+            cors: CorsConfig::default(),
+            healthcheck: None,
         }
     }
 }

@@ -6,9 +6,12 @@
 )]
 
 mod amphorae;
+mod cors;
 mod filters;
+mod health;
 mod health_monitors;
 mod hostile;
+mod idempotency;
 mod l7policies;
 mod l7rules;
 mod listeners;
@@ -17,8 +20,11 @@ mod load_balancers;
 mod members;
 mod negotiation;
 mod network_lookups;
+mod offers;
+mod openapi;
 mod pains;
 mod pools;
+mod quotas;
 mod reference;
 mod routes;
 mod support;

@@ -35,8 +35,9 @@ pub(crate) const ABSENT: &str = "99999999-9999-4999-8999-999999999999";
 pub(crate) struct Api {
     pub(crate) store: Store,
     pub(crate) network: Arc<MemoryNetwork>,
+    state: ApiState,
     router: Router,
-    _database: TestDatabase,
+    _database: Arc<TestDatabase>,
 }
 
 #[derive(Debug)]
@@ -79,7 +80,7 @@ impl Api {
         configure: impl FnOnce(&mut ApiConfig),
         identity: Arc<dyn Identity>,
     ) -> Self {
-        let database = TestDatabase::new().await;
+        let database = Arc::new(TestDatabase::new().await);
         let store = database.store().await;
         let network = Arc::new(MemoryNetwork::new());
         let mut config = ApiConfig {
@@ -102,8 +103,24 @@ impl Api {
         Self {
             store,
             network,
-            router: lb_api::router(state),
+            router: lb_api::router(state.clone()),
+            state,
             _database: database,
+        }
+    }
+
+    /// The same API as somebody else meets it.
+    pub(crate) fn as_caller(&self, identity: Arc<dyn Identity>) -> Self {
+        let state = ApiState {
+            identity,
+            ..self.state.clone()
+        };
+        Self {
+            store: self.store.clone(),
+            network: self.network.clone(),
+            router: lb_api::router(state.clone()),
+            state,
+            _database: self._database.clone(),
         }
     }
 
