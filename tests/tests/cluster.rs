@@ -39,6 +39,16 @@ async fn a_node_and_a_control_plane_die_and_every_change_is_kept() -> Result<()>
     };
     let (lb, pool) = shared_pool(&scene).await?;
     scene.pool.clone_from(&pool);
+    // What the work needs to the object, so that a count that drifts upwards refuses some of it.
+    let members = rounds(ROUNDS) * CLIENTS as u64;
+    let limits = json!({"loadbalancer": CLIENTS + 1, "member": members});
+    scene
+        .put(
+            &format!("lbaas/quotas/{PROJECT}"),
+            &json!({"quota": limits}),
+            202,
+        )
+        .await?;
 
     let total = rounds(ROUNDS) * OPERATIONS * CLIENTS as u64;
     let clients = try_join_all((0..CLIENTS).map(|client| work(&scene, client)));
@@ -75,7 +85,31 @@ async fn a_node_and_a_control_plane_die_and_every_change_is_kept() -> Result<()>
     acknowledged.sort();
     found.sort();
     ensure!(acknowledged == found, "{acknowledged:?}\n{found:?}");
+    quotas_are_exact(&scene).await
+}
+
+/// The limit of members is reached; of load balancers there is one, so as many as there are clients fit besides,
+/// asked for twice as often at once.
+async fn quotas_are_exact(scene: &Scene) -> Result<()> {
+    let member = json!({"member": {"address": "10.200.0.1", "protocol_port": 80}});
+    let path = format!("lbaas/pools/{}/members", scene.pool);
+    ensure!(!scene.fits(&path, &member).await?);
+    let creates = (0..2 * CLIENTS).map(|number| async move {
+        let body = load_balancer(&format!("to the limit {number}"));
+        scene.fits("lbaas/loadbalancers", &body).await
+    });
+    let fitting = try_join_all(creates).await?;
+    let fitting = fitting.into_iter().filter(|fits| *fits).count();
+    ensure!(fitting == CLIENTS, "{fitting} load balancers fit");
     Ok(())
+}
+
+fn load_balancer(name: &str) -> Value {
+    json!({"loadbalancer": {
+        "name": name,
+        "vip_subnet_id": "11111111-1111-4111-8111-111111111111",
+        "project_id": PROJECT,
+    }})
 }
 
 /// By two operators at once, each through another node.
@@ -130,12 +164,7 @@ async fn lifecycle(scene: &Scene, name: &str) -> Result<()> {
 
     let changed = format!("{name} changed");
     let body = json!({"loadbalancer": {"name": changed}});
-    scene
-        .until("update", async |api| {
-            let answer = api.put(&path, Some(&body)).await?;
-            Ok(is_done(&answer, 200)?.then_some(()))
-        })
-        .await?;
+    scene.put(&path, &body, 200).await?;
     scene.did_one();
     let read = scene.get(&path).await?;
     ensure!(read["loadbalancer"]["name"] == *changed, "{read}");
@@ -231,13 +260,31 @@ impl Scene {
         .await
     }
 
+    async fn put(&self, path: &str, body: &Value, status: u16) -> Result<()> {
+        self.until("update", async |api| {
+            let answer = api.put(path, Some(body)).await?;
+            Ok(is_done(&answer, status)?.then_some(()))
+        })
+        .await
+    }
+
+    /// Whether a create is taken; otherwise the quota refused it.
+    async fn fits(&self, path: &str, body: &Value) -> Result<bool> {
+        self.until("be told of the quota", async |api| {
+            let answer = api.post(path, body).await?;
+            if answer.status == 403 {
+                let fault = answer.body["faultstring"].as_str().unwrap_or_default();
+                ensure!(fault.contains("Quota has been met"), "{fault}");
+                return Ok(Some(false));
+            }
+            Ok(is_done(&answer, 201)?.then_some(true))
+        })
+        .await
+    }
+
     /// A create that is not answered may have happened: then its name tells.
     async fn create_load_balancer(&self, name: &str) -> Result<String> {
-        let body = json!({"loadbalancer": {
-            "name": name,
-            "vip_subnet_id": "11111111-1111-4111-8111-111111111111",
-            "project_id": PROJECT,
-        }});
+        let body = load_balancer(name);
         let mut unsure = false;
         let id = self
             .until("create", async |api| {

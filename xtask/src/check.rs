@@ -11,7 +11,7 @@ pub(crate) fn test() -> Result<()> {
     setup::nextest()?;
     if is_root() {
         setup::test()?;
-        setup::openstack_clients()?;
+        setup::openstack()?;
     }
     style()?;
     say("tests that need nothing (pure, fakes, loopback)");

@@ -169,12 +169,13 @@ const VENVS: &[(&str, &str)] = &[
     (CLIENTS, "tests/requirements.txt"),
     ("venv-keystone", "tests/requirements-keystone.txt"),
     ("venv-tempest", "tests/requirements-tempest.txt"),
+    ("venv-openapi", "tests/requirements-openapi.txt"),
 ];
 
 /// The stock clients of Octavia.
 const CLIENTS: &str = "venv";
 
-/// The stock clients, and the services the tests need.
+/// The stock clients, and what else of PyPI the tests need.
 pub(crate) fn openstack() -> Result<()> {
     for (name, requirements) in VENVS {
         venv(name, requirements)?;

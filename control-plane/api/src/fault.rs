@@ -85,6 +85,13 @@ impl ApiFault {
         )
     }
 
+    /// Where there is no JSON.
+    pub(crate) fn method_not_allowed_as_text(allowed: &[Method]) -> Self {
+        let mut fault = Self::method_not_allowed(&Method::GET, allowed);
+        fault.body = Shape::Text("Method Not Allowed");
+        fault
+    }
+
     /// Names the rule, so that who is refused knows what to ask for.
     pub(crate) fn forbidden(rule: Option<Rule>) -> Self {
         let text = "Policy does not allow this request to be performed.";
@@ -204,6 +211,7 @@ impl From<Fault> for ApiFault {
     fn from(fault: Fault) -> Self {
         let status = match fault.kind() {
             FaultKind::Invalid => StatusCode::BAD_REQUEST,
+            FaultKind::Forbidden => StatusCode::FORBIDDEN,
             FaultKind::NotFound => StatusCode::NOT_FOUND,
             FaultKind::Conflict => StatusCode::CONFLICT,
             FaultKind::Unsupported => StatusCode::NOT_IMPLEMENTED,
@@ -226,6 +234,11 @@ impl From<StoreError> for ApiFault {
                     "The database was lost while it wrote the change; look whether it is there before trying again.",
                 )
             }
+            StoreError::BrokenReference => Self::resource(
+                StatusCode::CONFLICT,
+                "An object named in the request was removed meanwhile.",
+            ),
+            StoreError::QuotaReached(resource) => Fault::QuotaReached(resource).into(),
             other if other.is_transient() => {
                 tracing::warn!(error = %Chain(&other), "database is away or busy");
                 Self::unavailable("The database is busy or away; try again.")

@@ -6,9 +6,14 @@
 //! Shapes and texts: `docs/compatibility.md`, `docs/errors.md`.
 
 mod audit;
+mod choice;
+mod cors;
 mod discovery;
 mod fault;
+mod healthcheck;
 mod network_lookup;
+mod once;
+mod openapi;
 mod page;
 pub mod policy;
 mod query_string;
@@ -21,6 +26,8 @@ mod view;
 mod vip;
 
 pub use audit::RemoteAddress;
+pub use cors::CorsConfig;
+pub use healthcheck::HealthcheckConfig;
 pub use route::{Route, RouteKind};
 pub use serve::router;
 pub use state::{ApiConfig, ApiState, ListFeatures};

@@ -15,7 +15,27 @@ use crate::request::Request;
 /// What a list request asks for.
 pub(crate) struct Page {
     pub(crate) query: Query,
+    /// The attribute that markers are values of.
+    key: Key,
     fields: Vec<String>,
+}
+
+/// What tells the objects of a list apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Key {
+    Id,
+    Name,
+    ProjectId,
+}
+
+impl Key {
+    const fn attribute(self) -> &'static str {
+        match self {
+            Self::Id => "id",
+            Self::Name => "name",
+            Self::ProjectId => "project_id",
+        }
+    }
 }
 
 /// Parameters that shape a page; every other one is a filter.
@@ -33,13 +53,30 @@ const TAGS: [&str; 4] = ["tags", "tags-any", "not-tags", "not-tags-any"];
 impl Page {
     /// A list over all projects the caller may see.
     pub(crate) fn parse(request: &Request) -> Result<Self> {
-        let mut page = Self::parse_nested(request)?;
+        Self::parse_by(request, Key::Id)
+    }
+
+    pub(crate) fn parse_by(request: &Request, key: Key) -> Result<Self> {
+        let mut page = Self::read(request, key)?;
         page.query.project_id = policy::listed_project(request, page.query.project_id)?;
         Ok(page)
     }
 
     /// A list below a parent, whose project has been checked.
     pub(crate) fn parse_nested(request: &Request) -> Result<Self> {
+        Self::read(request, Key::Id)
+    }
+
+    /// A list of what belongs to no project.
+    pub(crate) fn parse_shared(request: &Request, key: Key) -> Result<Self> {
+        let page = Self::read(request, key)?;
+        match &page.query.project_id {
+            None => Ok(page),
+            Some(_) => Err(StoreError::UnknownColumn("project_id".to_owned()).into()),
+        }
+    }
+
+    fn read(request: &Request, key: Key) -> Result<Self> {
         let features = &request.state.config.lists;
         let mut filters = Vec::new();
         let mut project_id = None;
@@ -79,9 +116,11 @@ impl Page {
                 Vec::new()
             }
         };
-        let marker = match request.parameter("marker").filter(|_| features.pagination) {
-            None => None,
-            Some(text) => Some(parse_uuid(text).ok_or_else(invalid_marker)?),
+        let marker = request.parameter("marker").filter(|_| features.pagination);
+        let marker = match (marker, key) {
+            (None, _) => None,
+            (Some(text), Key::Id) => Some(parse_uuid(text).ok_or_else(invalid_marker)?.to_string()),
+            (Some(text), Key::Name | Key::ProjectId) => Some(text.to_owned()),
         };
         Ok(Self {
             query: Query {
@@ -106,12 +145,24 @@ impl Page {
                 marker,
                 reverse: features.pagination && request.parameter("page_reverse") == Some("True"),
             },
+            key,
             fields: fields(request),
         })
     }
 
-    /// `{"<name>": [...], "<name>_links": [...]}`; each item must have its `id`.
+    /// `{"<name>": [...], "<name>_links": [...]}`; each item must have the attribute that tells it apart.
     pub(crate) fn answer(&self, request: &Request, name: &str, items: Vec<Value>) -> Value {
+        self.answer_linked(request, name, &format!("{name}_links"), items)
+    }
+
+    /// As [`Page::answer`], where the links have a name of their own.
+    pub(crate) fn answer_linked(
+        &self,
+        request: &Request,
+        name: &str,
+        links_name: &str,
+        items: Vec<Value>,
+    ) -> Value {
         let links = self.links(request, &items);
         let items: Vec<Value> = items
             .into_iter()
@@ -119,7 +170,7 @@ impl Page {
             .collect();
         let mut body = Map::new();
         body.insert(name.to_owned(), Value::Array(items));
-        body.insert(format!("{name}_links"), Value::Array(links));
+        body.insert(links_name.to_owned(), Value::Array(links));
         Value::Object(body)
     }
 
@@ -129,7 +180,8 @@ impl Page {
         let (Some(first), Some(last)) = (items.first(), items.last()) else {
             return links;
         };
-        let (Some(first), Some(last)) = (first["id"].as_str(), last["id"].as_str()) else {
+        let key = self.key.attribute();
+        let (Some(first), Some(last)) = (first[key].as_str(), last[key].as_str()) else {
             return links;
         };
         let limit = self.query.limit.map(|limit| limit.to_string());
@@ -260,8 +312,12 @@ fn fields(request: &Request) -> Vec<String> {
 
 /// `{"<root>": item}` with only the fields asked for.
 pub(crate) fn show(request: &Request, root: &str, item: Value) -> Value {
-    let item = select(item, &fields(request));
-    json!({root: item})
+    json!({root: fields_of(request, item)})
+}
+
+/// An item with only the fields asked for.
+pub(crate) fn fields_of(request: &Request, item: Value) -> Value {
+    select(item, &fields(request))
 }
 
 fn select(item: Value, fields: &[String]) -> Value {

@@ -12,6 +12,7 @@ use uuid::Uuid;
 
 use crate::ApiState;
 use crate::fault::{ApiFault, Result};
+use crate::once::Once;
 use crate::policy::Rule;
 
 pub(crate) struct Request {
@@ -25,6 +26,8 @@ pub(crate) struct Request {
     pub(crate) origin: String,
     pub(crate) query: Vec<(String, String)>,
     pub(crate) body: Bytes,
+    /// Of a create that is to be made once.
+    pub(crate) once: Option<Once>,
     /// The body claims to be something else than JSON.
     pub(crate) foreign_content_type: Option<String>,
 }
@@ -69,5 +72,5 @@ pub(crate) fn id<T: From<Uuid>>(
 ) -> std::result::Result<T, Fault> {
     parse_uuid(text)
         .map(T::from)
-        .ok_or_else(|| Fault::not_found(resource, text.chars().take(255).collect::<String>()))
+        .ok_or_else(|| Fault::not_found(resource, text))
 }

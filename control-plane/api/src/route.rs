@@ -3,6 +3,7 @@
 //! `/v2` and `/v2.0` are the same, with and without `/lbaas`; a trailing slash and a `.json` suffix do not matter.
 
 use axum::http::Method;
+use lb_model::OfferKind;
 
 use crate::policy::Rule;
 use crate::query_string;
@@ -11,6 +12,9 @@ use crate::query_string;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Route {
     Discovery,
+    Healthcheck,
+    /// The description of the API; not of Octavia.
+    OpenApi,
     V2,
     LoadBalancers,
     LoadBalancer(String),
@@ -36,7 +40,21 @@ pub enum Route {
     Amphora(String),
     AmphoraStats(String),
     AmphoraFailover(String),
+    AmphoraConfig(String),
+    Quotas,
+    /// The limits of projects that have none of their own.
+    QuotaDefaults,
+    /// By project.
+    Quota(String),
+    QuotaDefault(String),
     Providers,
+    /// What the profiles of a provider may set.
+    ProviderOptions(String, OfferKind),
+    Offers(OfferKind),
+    /// A flavor by its id, an availability zone by its name.
+    Offer(OfferKind, String),
+    Profiles(OfferKind),
+    Profile(OfferKind, String),
     /// Look-ups in the network service; only where the API answers for it.
     Networks,
     Network(String),
@@ -64,6 +82,12 @@ impl Route {
         let path = path.strip_suffix('/').unwrap_or(path);
         if path.is_empty() || path == "load-balancer" {
             return Some(Self::Discovery);
+        }
+        if path == "healthcheck" || path == "load-balancer/healthcheck" {
+            return Some(Self::Healthcheck);
+        }
+        if path == "openapi.json" || path == "load-balancer/openapi.json" {
+            return Some(Self::OpenApi);
         }
         let mut segments: Vec<String> = path
             .split('/')
@@ -107,7 +131,27 @@ impl Route {
             ["l7policies", policy] => Self::L7Policy(id(policy)),
             ["l7policies", policy, "rules"] => Self::L7Rules(id(policy)),
             ["l7policies", policy, "rules", rule] => Self::L7Rule(id(policy), id(rule)),
+            ["quotas"] => Self::Quotas,
+            ["quotas", "defaults"] => Self::QuotaDefaults,
+            ["quotas", project] if !project.is_empty() => Self::Quota(id(project)),
+            ["quotas", project, "default"] => Self::QuotaDefault(id(project)),
             ["providers"] => Self::Providers,
+            ["providers", provider, "flavor_capabilities"] => {
+                Self::ProviderOptions(id(provider), OfferKind::Flavor)
+            }
+            ["providers", provider, "availability_zone_capabilities"] => {
+                Self::ProviderOptions(id(provider), OfferKind::AvailabilityZone)
+            }
+            ["flavors"] => Self::Offers(OfferKind::Flavor),
+            ["flavors", flavor] => Self::Offer(OfferKind::Flavor, id(flavor)),
+            ["flavorprofiles"] => Self::Profiles(OfferKind::Flavor),
+            ["flavorprofiles", profile] => Self::Profile(OfferKind::Flavor, id(profile)),
+            ["availabilityzones"] => Self::Offers(OfferKind::AvailabilityZone),
+            ["availabilityzones", zone] => Self::Offer(OfferKind::AvailabilityZone, id(zone)),
+            ["availabilityzoneprofiles"] => Self::Profiles(OfferKind::AvailabilityZone),
+            ["availabilityzoneprofiles", profile] => {
+                Self::Profile(OfferKind::AvailabilityZone, id(profile))
+            }
             _ => return None,
         })
     }
@@ -119,6 +163,7 @@ impl Route {
             ["amphorae", amphora] => Self::Amphora(id(amphora)),
             ["amphorae", amphora, "stats"] => Self::AmphoraStats(id(amphora)),
             ["amphorae", amphora, "failover"] => Self::AmphoraFailover(id(amphora)),
+            ["amphorae", amphora, "config"] => Self::AmphoraConfig(id(amphora)),
             ["loadbalancers", lb, "reconcile"] => Self::LoadBalancerReconcile(id(lb)),
             _ => return None,
         })
@@ -142,6 +187,8 @@ impl Route {
     pub fn samples(id: &str) -> Vec<(Self, String)> {
         let paths = [
             "/".to_owned(),
+            "/healthcheck".to_owned(),
+            "/openapi.json".to_owned(),
             "/v2".to_owned(),
             "/v2/lbaas/loadbalancers".to_owned(),
             format!("/v2/lbaas/loadbalancers/{id}"),
@@ -166,7 +213,22 @@ impl Route {
             format!("/v2/octavia/amphorae/{id}"),
             format!("/v2/octavia/amphorae/{id}/stats"),
             format!("/v2/octavia/amphorae/{id}/failover"),
+            format!("/v2/octavia/amphorae/{id}/config"),
+            "/v2/lbaas/quotas".to_owned(),
+            "/v2/lbaas/quotas/defaults".to_owned(),
+            format!("/v2/lbaas/quotas/{id}"),
+            format!("/v2/lbaas/quotas/{id}/default"),
             "/v2/lbaas/providers".to_owned(),
+            format!("/v2/lbaas/providers/{id}/flavor_capabilities"),
+            format!("/v2/lbaas/providers/{id}/availability_zone_capabilities"),
+            "/v2/lbaas/flavors".to_owned(),
+            format!("/v2/lbaas/flavors/{id}"),
+            "/v2/lbaas/flavorprofiles".to_owned(),
+            format!("/v2/lbaas/flavorprofiles/{id}"),
+            "/v2/lbaas/availabilityzones".to_owned(),
+            format!("/v2/lbaas/availabilityzones/{id}"),
+            "/v2/lbaas/availabilityzoneprofiles".to_owned(),
+            format!("/v2/lbaas/availabilityzoneprofiles/{id}"),
             "/v2.0/networks".to_owned(),
             format!("/v2.0/networks/{id}"),
             "/v2.0/subnets".to_owned(),
@@ -183,9 +245,11 @@ impl Route {
 
     pub fn methods(&self) -> &'static [Method] {
         const GET: &[Method] = &[Method::GET];
+        const LOOK: &[Method] = &[Method::GET, Method::HEAD];
         const PUT: &[Method] = &[Method::PUT];
         const COLLECTION: &[Method] = &[Method::GET, Method::POST];
         const ITEM: &[Method] = &[Method::GET, Method::PUT, Method::DELETE];
+        const AMPHORA: &[Method] = &[Method::GET, Method::DELETE];
         const BATCH: &[Method] = &[Method::GET, Method::POST, Method::PUT];
         match self {
             Self::LoadBalancers
@@ -193,7 +257,9 @@ impl Route {
             | Self::Pools
             | Self::HealthMonitors
             | Self::L7Policies
-            | Self::L7Rules(_) => COLLECTION,
+            | Self::L7Rules(_)
+            | Self::Offers(_)
+            | Self::Profiles(_) => COLLECTION,
             Self::Members(_) => BATCH,
             Self::LoadBalancer(_)
             | Self::Listener(_)
@@ -201,18 +267,29 @@ impl Route {
             | Self::Member(..)
             | Self::HealthMonitor(_)
             | Self::L7Policy(_)
-            | Self::L7Rule(..) => ITEM,
-            Self::LoadBalancerFailover(_) | Self::AmphoraFailover(_) => PUT,
+            | Self::L7Rule(..)
+            | Self::Offer(..)
+            | Self::Profile(..)
+            | Self::Quota(_) => ITEM,
+            Self::LoadBalancerFailover(_) | Self::AmphoraFailover(_) | Self::AmphoraConfig(_) => {
+                PUT
+            }
+            Self::Amphora(_) => AMPHORA,
+            Self::Healthcheck => LOOK,
             Self::Discovery
+            | Self::OpenApi
             | Self::V2
             | Self::LoadBalancerStats(_)
             | Self::LoadBalancerStatus(_)
             | Self::LoadBalancerReconcile(_)
             | Self::ListenerStats(_)
             | Self::Amphorae
-            | Self::Amphora(_)
             | Self::AmphoraStats(_)
+            | Self::Quotas
+            | Self::QuotaDefaults
+            | Self::QuotaDefault(_)
             | Self::Providers
+            | Self::ProviderOptions(..)
             | Self::Networks
             | Self::Network(_)
             | Self::Subnets
@@ -277,12 +354,56 @@ impl Route {
             ),
             Self::L7Rules(_) => list(Rule::L7RuleGetAll, Rule::L7RulePost),
             Self::L7Rule(..) => item(Rule::L7RuleGetOne, Rule::L7RulePut, Rule::L7RuleDelete),
+            Self::Quotas => get(Rule::QuotaGetAll),
+            Self::QuotaDefaults | Self::QuotaDefault(_) => get(Rule::QuotaGetDefaults),
+            Self::Quota(_) => item(Rule::QuotaGetOne, Rule::QuotaPut, Rule::QuotaDelete),
             Self::Amphorae => get(Rule::AmphoraGetAll),
-            Self::Amphora(_) => get(Rule::AmphoraGetOne),
+            Self::Amphora(_) => of(
+                Some(Rule::AmphoraGetOne),
+                None,
+                None,
+                Some(Rule::AmphoraDelete),
+            ),
+            Self::AmphoraConfig(_) => put(Rule::AmphoraPutConfig),
             Self::AmphoraStats(_) => get(Rule::AmphoraGetStats),
             Self::AmphoraFailover(_) => put(Rule::AmphoraPutFailover),
             Self::Providers => get(Rule::ProviderGetAll),
+            Self::ProviderOptions(_, OfferKind::Flavor) => get(Rule::ProviderFlavorGetAll),
+            Self::ProviderOptions(_, OfferKind::AvailabilityZone) => {
+                get(Rule::ProviderAvailabilityZoneGetAll)
+            }
+            Self::Offers(OfferKind::Flavor) => list(Rule::FlavorGetAll, Rule::FlavorPost),
+            Self::Offer(OfferKind::Flavor, _) => {
+                item(Rule::FlavorGetOne, Rule::FlavorPut, Rule::FlavorDelete)
+            }
+            Self::Profiles(OfferKind::Flavor) => {
+                list(Rule::FlavorProfileGetAll, Rule::FlavorProfilePost)
+            }
+            Self::Profile(OfferKind::Flavor, _) => item(
+                Rule::FlavorProfileGetOne,
+                Rule::FlavorProfilePut,
+                Rule::FlavorProfileDelete,
+            ),
+            Self::Offers(OfferKind::AvailabilityZone) => {
+                list(Rule::AvailabilityZoneGetAll, Rule::AvailabilityZonePost)
+            }
+            Self::Offer(OfferKind::AvailabilityZone, _) => item(
+                Rule::AvailabilityZoneGetOne,
+                Rule::AvailabilityZonePut,
+                Rule::AvailabilityZoneDelete,
+            ),
+            Self::Profiles(OfferKind::AvailabilityZone) => list(
+                Rule::AvailabilityZoneProfileGetAll,
+                Rule::AvailabilityZoneProfilePost,
+            ),
+            Self::Profile(OfferKind::AvailabilityZone, _) => item(
+                Rule::AvailabilityZoneProfileGetOne,
+                Rule::AvailabilityZoneProfilePut,
+                Rule::AvailabilityZoneProfileDelete,
+            ),
             Self::Discovery
+            | Self::Healthcheck
+            | Self::OpenApi
             | Self::V2
             | Self::Networks
             | Self::Network(_)
@@ -316,7 +437,7 @@ impl Route {
     }
 
     pub(crate) fn needs_authentication(&self) -> bool {
-        !matches!(self, Self::Discovery)
+        !matches!(self, Self::Discovery | Self::Healthcheck | Self::OpenApi)
     }
 }
 
@@ -340,6 +461,13 @@ mod tests {
         for path in ["", "/", "/load-balancer", "/load-balancer/"] {
             assert_eq!(Route::parse(path), Some(Route::Discovery), "{path}");
         }
+        for path in [
+            "/healthcheck",
+            "/healthcheck/",
+            "/load-balancer/healthcheck",
+        ] {
+            assert_eq!(Route::parse(path), Some(Route::Healthcheck), "{path}");
+        }
     }
 
     #[test]
@@ -347,17 +475,11 @@ mod tests {
         for path in [
             "/v1",
             "/v2.1/lbaas/loadbalancers",
-            "/v2/lbaas/quotas/defaults",
-            "/v2/quotas",
-            "/v2/lbaas/flavors",
-            "/v2/lbaas/availabilityzones",
             "/v2/lbaas/amphorae",
             "/v2/octavia/loadbalancers",
-            "/v2/octavia/amphorae/x/config",
             "/v2/lbaas/networks",
             "/v2/lbaas/providers/amphora",
             "/v2/lbaas/loadbalancers//stats/x",
-            "/healthcheck",
             "//v2",
         ] {
             assert_eq!(Route::parse(path), None, "{path}");
@@ -367,7 +489,7 @@ mod tests {
     #[test]
     fn the_samples_are_every_route_once() {
         let samples = Route::samples("x");
-        assert_eq!(samples.len(), 33);
+        assert_eq!(samples.len(), 50);
         for (index, (route, _)) in samples.iter().enumerate() {
             let same = samples.iter().position(|(other, _)| other == route);
             assert_eq!(same, Some(index), "{route:?}");

@@ -16,9 +16,10 @@ use tracing::Instrument;
 use uuid::Uuid;
 
 use crate::audit::{self, Account, Act, RemoteAddress};
-use crate::fault::{ApiFault, Result, empty};
+use crate::fault::{ApiFault, Result};
+use crate::healthcheck::Health;
 use crate::request::Request;
-use crate::{ApiState, Route, RouteKind, query_string, v2};
+use crate::{ApiState, Route, RouteKind, once, query_string, v2};
 
 /// Bytes; as `oslo_middleware.max_request_body_size`.
 const MAX_BODY: usize = 114_688;
@@ -31,19 +32,28 @@ const REQUEST_ID: &str = "x-openstack-request-id";
 /// The whole API as one service.
 pub fn router(state: ApiState) -> Router {
     let writes = Arc::new(Semaphore::new(MAX_WRITES));
-    Router::new()
-        .fallback(serve)
-        .with_state(Server { state, writes })
+    Router::new().fallback(serve).with_state(Server {
+        state,
+        health: Health::default(),
+        writes,
+    })
 }
 
 #[derive(Clone)]
 struct Server {
     state: ApiState,
+    /// What it last found of its own health.
+    health: Health,
     /// For writes under way, whose callers may be gone.
     writes: Arc<Semaphore>,
 }
 
 async fn serve(State(server): State<Server>, request: axum::http::Request<Body>) -> Response<Body> {
+    let config = Arc::clone(&server.state.config);
+    if request.method() == Method::OPTIONS {
+        return config.cors.preflight(request.headers());
+    }
+    let cors_headers = config.cors.answer_headers(request.headers());
     let request_id = format!("req-{}", Uuid::new_v4());
     // Of the level of an error, so that no line of the request lacks its ids whatever is logged.
     let span = tracing::error_span!(
@@ -53,7 +63,11 @@ async fn serve(State(server): State<Server>, request: axum::http::Request<Body>)
         path = audit::bounded(request.uri().path()),
         global_request_id = global_request_id(request.headers()),
     );
-    respond(server, request, request_id).instrument(span).await
+    let mut response = respond(server, request, request_id).instrument(span).await;
+    response
+        .headers_mut()
+        .extend(cors_headers.into_iter().flatten());
+    response
 }
 
 /// The id a caller gave to a chain of requests: `req-` and a UUID.
@@ -69,11 +83,12 @@ async fn respond(
     request: axum::http::Request<Body>,
     request_id: String,
 ) -> Response<Body> {
-    let Server { state, writes } = server;
+    let Server {
+        state,
+        health,
+        writes,
+    } = server;
     let (parts, body) = request.into_parts();
-    if parts.method == Method::OPTIONS {
-        return empty(StatusCode::OK);
-    }
     let body = match read(body).await {
         Ok(body) => body,
         Err(fault) => return finish(Err(fault), &request_id),
@@ -82,7 +97,7 @@ async fn respond(
     let remote = parts.extensions.get::<RemoteAddress>().copied();
     let work = async move {
         let mut account = Account::default();
-        let result = handle(state, parts, body, &mut account).await;
+        let result = handle(state, &health, parts, body, &mut account).await;
         let response = finish(result, &request_id);
         audit::record(&account, remote, &response);
         response
@@ -127,6 +142,7 @@ fn finish(result: Result<Response<Body>>, request_id: &str) -> Response<Body> {
 
 async fn handle(
     state: ApiState,
+    health: &Health,
     parts: Parts,
     body: Bytes,
     account: &mut Account,
@@ -136,6 +152,16 @@ async fn handle(
     account.act = route
         .as_ref()
         .and_then(|route| Act::new(route, &parts.method, parts.uri.path()));
+    if route == Some(Route::Healthcheck) {
+        let config = state.config.healthcheck.as_ref();
+        let config = config.ok_or_else(ApiFault::unknown_path)?;
+        let methods = Route::Healthcheck.methods();
+        if !methods.contains(&parts.method) {
+            return Err(ApiFault::method_not_allowed_as_text(methods));
+        }
+        let (method, headers) = (&parts.method, &parts.headers);
+        return Ok(health.answer(config, &state.store, method, headers).await);
+    }
     let authenticates = route.as_ref().is_none_or(Route::needs_authentication);
     let caller = if authenticates {
         let token = parts
@@ -161,6 +187,10 @@ async fn handle(
             .map(query_string::parse)
             .unwrap_or_default(),
         foreign_content_type: foreign_content_type(&parts.headers),
+        once: match parts.method {
+            Method::POST => once::read(&parts.headers, &route, &body)?,
+            _ => None,
+        },
         body,
         state,
     };
@@ -239,18 +269,33 @@ fn foreign_content_type(headers: &HeaderMap) -> Option<String> {
         .then(|| media.chars().take(255).collect())
 }
 
+/// Bytes of a host and port besides letters and digits.
+const HOST_BYTES: &[u8] = b".-:[]_";
+
 /// Where links start: as configured, else as the client called us.
 fn origin(state: &ApiState, headers: &HeaderMap) -> String {
     if let Some(base) = &state.config.base_uri {
         return base.trim_end_matches('/').to_owned();
     }
-    let host = headers
-        .get(HOST)
-        .and_then(|value| value.to_str().ok())
-        .filter(|host| {
-            host.bytes()
-                .all(|byte| byte.is_ascii_alphanumeric() || b".-:[]_".contains(&byte))
-        })
-        .unwrap_or("localhost");
-    format!("http://{host}")
+    let plain = |name: &str, allowed: &[u8]| {
+        let text = headers.get(name)?.to_str().ok()?;
+        // Of several proxies the first one was called by the client.
+        let text = text.split(',').next()?.trim();
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || allowed.contains(&byte);
+        (!text.is_empty() && text.bytes().all(plain)).then(|| text.to_owned())
+    };
+    let forwarded = |name: &str, allowed: &[u8]| {
+        let trusted = state.config.trust_proxy_headers;
+        trusted.then(|| plain(name, allowed)).flatten()
+    };
+    let scheme = forwarded("x-forwarded-proto", b"")
+        .filter(|scheme| scheme == "https")
+        .unwrap_or_else(|| "http".to_owned());
+    let host = forwarded("x-forwarded-host", HOST_BYTES)
+        .or_else(|| plain(HOST.as_str(), HOST_BYTES))
+        .unwrap_or_else(|| "localhost".to_owned());
+    let prefix = forwarded("x-forwarded-prefix", b"/-_.")
+        .filter(|prefix| prefix.starts_with('/'))
+        .unwrap_or_default();
+    format!("{scheme}://{host}{}", prefix.trim_end_matches('/'))
 }

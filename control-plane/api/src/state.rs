@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::policy::Policy;
 
+use crate::{CorsConfig, HealthcheckConfig};
 #[derive(Clone)]
 pub struct ApiState {
     pub store: Store,
@@ -51,6 +52,12 @@ pub struct ApiConfig {
     pub denylist_vip_networks: Vec<NetworkId>,
     /// What validation asks, the enabled providers among it.
     pub rules: Rules,
+    /// `oslo_middleware.enable_proxy_headers_parsing`: links start as `X-Forwarded-Proto`, `-Host` and `-Prefix` say. Only
+    /// behind a proxy that sets them.
+    pub trust_proxy_headers: bool,
+    pub cors: CorsConfig,
+    /// `None`: there is no health check. `api_settings.healthcheck_enabled`.
+    pub healthcheck: Option<HealthcheckConfig>,
 }
 
 impl Default for ApiConfig {
@@ -69,6 +76,9 @@ impl Default for ApiConfig {
             valid_vip_networks: Vec::new(),
             denylist_vip_networks: Vec::new(),
             rules: Rules::default(),
+            trust_proxy_headers: false,
+            cors: CorsConfig::default(),
+            healthcheck: None,
         }
     }
 }

@@ -4,7 +4,7 @@ use std::fmt::Display;
 
 use lb_model::{
     Amphora, Graph, HealthMonitor, L7Policy, L7PolicyId, L7Rule, L7RuleId, Listener, ListenerId,
-    LoadBalancer, LoadBalancerId, Member, Pool, PoolId,
+    LoadBalancer, LoadBalancerId, Member, Offer, OfferKind, PerResource, Pool, PoolId, Profile,
 };
 use lb_store::{PoolRow, Statistics};
 use serde_json::{Value, json};
@@ -327,6 +327,46 @@ pub(crate) fn amphora(item: &Amphora) -> Value {
         "updated_at": item.updated_at,
         "image_id": item.image_id,
         "compute_flavor": item.compute_flavor,
+    })
+}
+
+pub(crate) fn offer(kind: OfferKind, item: &Offer) -> Value {
+    let mut object = json!({
+        "name": item.name,
+        "description": item.description,
+        "enabled": item.enabled,
+        kind.profile_id_name(): item.profile_id,
+    });
+    match kind {
+        OfferKind::Flavor => object["id"] = json!(item.id),
+        OfferKind::AvailabilityZone => {}
+    }
+    object
+}
+
+pub(crate) fn profile(kind: OfferKind, item: &Profile) -> Value {
+    json!({
+        "id": item.id,
+        "name": item.name,
+        "provider_name": item.provider_name,
+        kind.data_name(): item.data,
+    })
+}
+
+/// Two limits have two names.
+pub(crate) fn quota(project_id: &str, limits: &PerResource<i32>) -> Value {
+    json!({
+        "project_id": project_id,
+        "tenant_id": project_id,
+        "loadbalancer": limits.load_balancer,
+        "load_balancer": limits.load_balancer,
+        "listener": limits.listener,
+        "pool": limits.pool,
+        "member": limits.member,
+        "healthmonitor": limits.health_monitor,
+        "health_monitor": limits.health_monitor,
+        "l7policy": limits.l7policy,
+        "l7rule": limits.l7rule,
     })
 }
 

@@ -15,8 +15,8 @@ use lb_model::{
 use lb_store::{Filter, Query};
 use uuid::Uuid;
 
+use crate::ApiState;
 use crate::fault::Result;
-use crate::{ApiConfig, ApiState};
 
 /// Where a VIP will be.
 pub(crate) enum VipPlan {
@@ -115,21 +115,6 @@ pub(crate) async fn plan(
         addresses,
         families,
     })
-}
-
-/// VIPs are only in networks the operator has for them.
-pub(crate) fn check_network(config: &ApiConfig, network: NetworkId) -> Result<()> {
-    let valid = &config.valid_vip_networks;
-    let allowed = (valid.is_empty() || valid.contains(&network))
-        && !config.denylist_vip_networks.contains(&network);
-    if allowed {
-        Ok(())
-    } else {
-        Err(invalid(
-            "Supplied VIP network_id is not allowed by the configuration of this deployment."
-                .to_owned(),
-        ))
-    }
 }
 
 impl VipPlan {

@@ -1,4 +1,5 @@
-//! Housekeeping: removes rows of load balancers and amphorae that are `DELETED` for long enough.
+//! Housekeeping: removes rows of load balancers and amphorae that are `DELETED` for long enough, and idempotency keys
+//! whose time is over.
 //!
 //! Until then such a row lets a server that outlived its amphora be recognised, and an operator see what happened.
 
@@ -50,7 +51,14 @@ impl Housekeeping {
                 () = &mut shutdown => return,
                 _ = ticks.tick() => {}
             }
-            match self.purge((self.clock)()).await {
+            let now = (self.clock)();
+            if let Err(error) = self.store.purge_receipts(now).await {
+                tracing::warn!(
+                    error = &error as &dyn std::error::Error,
+                    "remove old idempotency keys"
+                );
+            }
+            match self.purge(now).await {
                 Ok(purged) if purged == Purged::default() => {}
                 Ok(Purged {
                     load_balancers,

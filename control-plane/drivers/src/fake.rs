@@ -15,7 +15,7 @@ use ipnet::IpNet;
 use lb_model::{AmphoraId, ListenerId, NetworkId, PortId, SubnetId};
 use tokio::sync::Notify;
 
-use crate::compute::{Server, ServerStatus};
+use crate::compute::{Placement, Server, ServerStatus};
 use crate::network::{Port, Subnet, TenantNetwork};
 
 /// When a call goes wrong. Calls are counted from 1 over all drivers of one cloud.
@@ -82,6 +82,7 @@ pub struct Push {
 #[derive(Debug, Clone)]
 pub(crate) struct FakeServer {
     pub(crate) server: Server,
+    pub(crate) placement: Placement,
     pub(crate) ports: BTreeSet<PortId>,
     pub(crate) boot_calls_left: u32,
     pub(crate) silent: bool,
@@ -244,6 +245,11 @@ impl FakeCloud {
     /// The document in force, if the server is there and has one.
     pub fn config(&self, amphora: AmphoraId) -> Option<AmphoraConfig> {
         self.state().servers.get(&amphora)?.config.clone()
+    }
+
+    /// What a server was made of and where.
+    pub fn placement(&self, amphora: AmphoraId) -> Option<Placement> {
+        Some(self.state().servers.get(&amphora)?.placement.clone())
     }
 
     /// Ports plugged into a server.

@@ -31,7 +31,7 @@ mod secret;
 
 pub use amphora::{AmphoraDriver, AmphoraError, Endpoint};
 pub use certificates::{CertificateAuthority, CertificateError, ServerCertificate};
-pub use compute::{Compute, Server, ServerSpec, ServerStatus};
+pub use compute::{Compute, Placement, Server, ServerSpec, ServerStatus};
 pub use error::DriverError;
 pub use http::ServiceError;
 pub use identity::{Caller, Identity, IdentityError};

@@ -167,6 +167,7 @@ fn server_spec(amphora: AmphoraId) -> ServerSpec {
         amphora_id: amphora,
         load_balancer_id: LoadBalancerId::random(),
         files,
+        placement: lb_drivers::Placement::default(),
     }
 }
 

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 
 use uuid::Uuid;
 
-use crate::{ListenerProtocol, PoolProtocol, ProvisioningStatus};
+use crate::{FlavorId, ListenerProtocol, PoolProtocol, ProvisioningStatus};
 
 /// A refusal, worded for the caller.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -55,6 +55,11 @@ pub enum Fault {
     InvalidL7Policy(String),
     #[error("Error parsing L7Rule: {0}")]
     InvalidL7Rule(String),
+    #[error("Flavor '{flavor}' is not compatible with provider '{provider}'")]
+    FlavorMismatch { flavor: FlavorId, provider: String },
+
+    #[error("Quota has been met for resources: {0}")]
+    QuotaReached(Resource),
 
     #[error("{resource} {id} not found.")]
     NotFound { resource: Resource, id: String },
@@ -81,6 +86,10 @@ pub enum Fault {
     PoolInUse { pool: Uuid, policy: Uuid },
     #[error("Too many rules on L7 policy {0}")]
     TooManyL7Rules(Uuid),
+    #[error("{resource} {id} is in use and cannot be modified.")]
+    InUse { resource: Resource, id: String },
+    #[error("A {kind} of {name} already exists.")]
+    AlreadyExists { kind: &'static str, name: String },
     #[error("IP address {0} is already in use")]
     AddressInUse(IpAddr),
 
@@ -93,6 +102,8 @@ pub enum Fault {
 pub enum FaultKind {
     /// The request itself is wrong: change it.
     Invalid,
+    /// The project may not have more.
+    Forbidden,
     NotFound,
     /// Right in itself, at odds with the present state: wait or choose otherwise.
     Conflict,
@@ -117,7 +128,9 @@ impl Fault {
             | Self::MissingProject
             | Self::ProviderNotEnabled(_)
             | Self::InvalidL7Policy(_)
-            | Self::InvalidL7Rule(_) => FaultKind::Invalid,
+            | Self::InvalidL7Rule(_)
+            | Self::FlavorMismatch { .. } => FaultKind::Invalid,
+            Self::QuotaReached(_) => FaultKind::Forbidden,
             Self::NotFound { .. } => FaultKind::NotFound,
             Self::Immutable { .. }
             | Self::InvalidState { .. }
@@ -127,15 +140,18 @@ impl Fault {
             | Self::DuplicatePool
             | Self::PoolInUse { .. }
             | Self::TooManyL7Rules(_)
+            | Self::InUse { .. }
+            | Self::AlreadyExists { .. }
             | Self::AddressInUse(_) => FaultKind::Conflict,
             Self::UnsupportedOption { .. } => FaultKind::Unsupported,
         }
     }
 
+    /// The id may be anything a caller sent; a long one is not sent back whole.
     pub fn not_found(resource: Resource, id: impl fmt::Display) -> Self {
         Self::NotFound {
             resource,
-            id: id.to_string(),
+            id: id.to_string().chars().take(255).collect(),
         }
     }
 
@@ -168,9 +184,12 @@ pub enum Resource {
     HealthMonitor,
     L7Policy,
     L7Rule,
+    Quotas,
     Amphora,
     Flavor,
+    FlavorProfile,
     AvailabilityZone,
+    AvailabilityZoneProfile,
 }
 
 impl fmt::Display for Resource {
@@ -183,9 +202,12 @@ impl fmt::Display for Resource {
             Self::HealthMonitor => "Health Monitor",
             Self::L7Policy => "L7 Policy",
             Self::L7Rule => "L7 Rule",
+            Self::Quotas => "Quotas",
             Self::Amphora => "Amphora",
             Self::Flavor => "Flavor",
+            Self::FlavorProfile => "Flavor Profile",
             Self::AvailabilityZone => "Availability Zone",
+            Self::AvailabilityZoneProfile => "Availability Zone Profile",
         })
     }
 }

@@ -64,6 +64,10 @@ ids! {
     L7RuleId,
     AmphoraId,
     FlavorId,
+    /// A flavor or an availability zone.
+    OfferId,
+    /// A profile of either.
+    ProfileId,
     /// A network of the network service.
     NetworkId,
     /// A subnet of the network service.

@@ -2,7 +2,7 @@
 
 use crate::{
     L7PolicyAction, L7RuleType, LbAlgorithm, ListenerProtocol, MonitorType, PoolProtocol,
-    SessionPersistenceType,
+    SessionPersistenceType, Topology,
 };
 
 /// A name a client may ask for, and what stands behind it.
@@ -34,6 +34,7 @@ pub struct ProviderSupport {
     pub monitor_types: &'static [MonitorType],
     pub l7policy_actions: &'static [L7PolicyAction],
     pub l7rule_types: &'static [L7RuleType],
+    pub topologies: &'static [Topology],
     pub features: &'static [ProviderFeature],
 }
 
@@ -42,6 +43,8 @@ pub struct ProviderSupport {
 pub enum ProviderFeature {
     /// TLS towards the members of a pool.
     PoolTls,
+    /// Ports that are virtual functions of a network card.
+    SrIov,
 }
 
 impl ProviderSupport {
@@ -54,7 +57,8 @@ impl ProviderSupport {
         monitor_types: MonitorType::ALL,
         l7policy_actions: L7PolicyAction::ALL,
         l7rule_types: L7RuleType::ALL,
-        features: &[ProviderFeature::PoolTls],
+        topologies: Topology::ALL,
+        features: &[ProviderFeature::PoolTls, ProviderFeature::SrIov],
     };
 
     /// What the agent of this release serves.
@@ -85,6 +89,7 @@ impl ProviderSupport {
         ],
         l7policy_actions: &[],
         l7rule_types: &[],
+        topologies: &[Topology::Single],
         features: &[],
     };
 }

@@ -6,8 +6,11 @@
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use lb_api::{CorsConfig, HealthcheckConfig};
+use lb_model::{COUNTED, PerResource, UNLIMITED};
 use serde::{Deserialize, Serialize};
 
 use crate::identity::{AuthStrategy, KeystoneAuthtoken};
@@ -21,11 +24,14 @@ pub(crate) struct Config {
     pub(crate) api: Api,
     pub(crate) keystone_authtoken: KeystoneAuthtoken,
     pub(crate) oslo_policy: OsloPolicy,
+    pub(crate) cors: Cors,
+    pub(crate) healthcheck: Healthcheck,
     pub(crate) worker: Worker,
     pub(crate) health_manager: HealthManager,
     pub(crate) housekeeping: Housekeeping,
     pub(crate) certificates: Certificates,
     pub(crate) drivers: Drivers,
+    pub(crate) quotas: Quotas,
     pub(crate) local: Local,
 }
 
@@ -55,6 +61,42 @@ pub(crate) struct Api {
     pub(crate) valid_vip_networks: Vec<lb_model::NetworkId>,
     /// Networks that VIPs may not be in (`networking.denylist_vip_networks`).
     pub(crate) denylist_vip_networks: Vec<lb_model::NetworkId>,
+    /// Links start as the headers of a proxy say (`oslo_middleware.enable_proxy_headers_parsing`).
+    pub(crate) trust_proxy_headers: bool,
+}
+
+/// `[cors]`: pages of other origins that may use the API.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Cors {
+    /// `https://dashboard.example`, as browsers send it, or `*` (`cors.allowed_origin`).
+    pub(crate) allowed_origins: Vec<String>,
+    /// (`cors.allow_credentials`)
+    pub(crate) allow_credentials: bool,
+    /// Seconds (`cors.max_age`).
+    pub(crate) max_age_s: u32,
+    /// (`cors.allow_methods`)
+    pub(crate) allow_methods: Vec<String>,
+    /// (`cors.allow_headers`)
+    pub(crate) allow_headers: Vec<String>,
+    /// (`cors.expose_headers`)
+    pub(crate) expose_headers: Vec<String>,
+}
+
+/// `[healthcheck]`: `GET /healthcheck` for load balancers and monitors in front of the API.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Healthcheck {
+    /// (`api_settings.healthcheck_enabled`)
+    pub(crate) enabled: bool,
+    /// (`healthcheck.detailed`)
+    pub(crate) detailed: bool,
+    /// Ask the database (`octavia_db_check` of `healthcheck.backends`).
+    pub(crate) database: bool,
+    /// Unhealthy while this file exists (`healthcheck.disable_by_file_path`).
+    pub(crate) disable_by_file: Option<PathBuf>,
+    /// Milliseconds that a finding is kept (`api_settings.healthcheck_refresh_interval`).
+    pub(crate) refresh_ms: u64,
 }
 
 /// `[worker]`
@@ -140,6 +182,19 @@ pub(crate) enum AmphoraDriver {
     Noop,
 }
 
+/// `[quotas]`: limits of projects that have none of their own; -1 is none.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Quotas {
+    pub(crate) default_load_balancer_quota: i32,
+    pub(crate) default_listener_quota: i32,
+    pub(crate) default_pool_quota: i32,
+    pub(crate) default_member_quota: i32,
+    pub(crate) default_health_monitor_quota: i32,
+    pub(crate) default_l7policy_quota: i32,
+    pub(crate) default_l7rule_quota: i32,
+}
+
 /// `[local]`, used with `--local`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -186,7 +241,65 @@ impl Default for Api {
             lists: lb_api::ListFeatures::default(),
             valid_vip_networks: Vec::new(),
             denylist_vip_networks: Vec::new(),
+            trust_proxy_headers: false,
         }
+    }
+}
+
+impl Default for Cors {
+    fn default() -> Self {
+        let CorsConfig {
+            allowed_origins,
+            allow_credentials,
+            max_age_s,
+            allow_methods,
+            allow_headers,
+            expose_headers,
+        } = CorsConfig::default();
+        Self {
+            allowed_origins,
+            allow_credentials,
+            max_age_s,
+            allow_methods,
+            allow_headers,
+            expose_headers,
+        }
+    }
+}
+
+impl Cors {
+    pub(crate) fn rules(&self) -> CorsConfig {
+        CorsConfig {
+            allowed_origins: self.allowed_origins.clone(),
+            allow_credentials: self.allow_credentials,
+            max_age_s: self.max_age_s,
+            allow_methods: self.allow_methods.clone(),
+            allow_headers: self.allow_headers.clone(),
+            expose_headers: self.expose_headers.clone(),
+        }
+    }
+}
+
+impl Default for Healthcheck {
+    fn default() -> Self {
+        Self {
+            enabled: false,
+            detailed: false,
+            database: true,
+            disable_by_file: None,
+            refresh_ms: 5_000,
+        }
+    }
+}
+
+impl Healthcheck {
+    pub(crate) fn checks(&self) -> Option<HealthcheckConfig> {
+        self.enabled.then(|| HealthcheckConfig {
+            detailed: self.detailed,
+            database: self.database,
+            disable_by_file: self.disable_by_file.clone(),
+            refresh: Duration::from_millis(self.refresh_ms),
+        })
     }
 }
 
@@ -220,6 +333,34 @@ impl Default for Housekeeping {
         Self {
             cleanup_interval_s: 30,
             expiry_age_s: 604_800,
+        }
+    }
+}
+
+impl Default for Quotas {
+    fn default() -> Self {
+        Self {
+            default_load_balancer_quota: UNLIMITED,
+            default_listener_quota: UNLIMITED,
+            default_pool_quota: UNLIMITED,
+            default_member_quota: UNLIMITED,
+            default_health_monitor_quota: UNLIMITED,
+            default_l7policy_quota: UNLIMITED,
+            default_l7rule_quota: UNLIMITED,
+        }
+    }
+}
+
+impl Quotas {
+    pub(crate) fn limits(&self) -> PerResource<i32> {
+        PerResource {
+            load_balancer: self.default_load_balancer_quota,
+            listener: self.default_listener_quota,
+            pool: self.default_pool_quota,
+            member: self.default_member_quota,
+            health_monitor: self.default_health_monitor_quota,
+            l7policy: self.default_l7policy_quota,
+            l7rule: self.default_l7rule_quota,
         }
     }
 }
@@ -311,17 +452,26 @@ impl Config {
             api,
             keystone_authtoken: _,
             oslo_policy: _,
+            cors,
+            healthcheck: _,
             worker,
             health_manager,
             housekeeping,
             certificates: _,
             drivers: _,
+            quotas,
             local,
         } = self;
         require(
             api.pagination_max_limit >= 1,
             "api.pagination_max_limit: 0: must be at least 1".to_owned(),
         );
+        for origin in &cors.allowed_origins {
+            require(
+                origin == "*" || (origin.contains("://") && !origin.ends_with('/')),
+                format!("cors.allowed_origins: {origin:?}: must be `*` or scheme://host[:port]"),
+            );
+        }
         require(
             (1..=256).contains(&worker.tasks),
             format!("worker.tasks: {}: must be 1-256", worker.tasks),
@@ -350,6 +500,12 @@ impl Config {
             housekeeping.cleanup_interval_s >= 1,
             "housekeeping.cleanup_interval_s: 0: must be at least 1".to_owned(),
         );
+        for (resource, limit) in COUNTED.iter().zip(quotas.limits().each()) {
+            require(
+                *limit >= UNLIMITED,
+                format!("quotas: {limit}: the limit of {resource} must be -1 or more"),
+            );
+        }
         let plain = local
             .name
             .bytes()

@@ -45,7 +45,9 @@ pub(crate) async fn open(config: &Config) -> Result<Store> {
 /// A SQLite file belongs to this program and is upgraded on the way; a server's schema is for its operator to upgrade.
 async fn try_open(config: &Config) -> Result<Store, StoreError> {
     let url = url(config);
-    let store = Store::connect(&url).await?;
+    let store = Store::connect(&url)
+        .await?
+        .with_default_quota(config.quotas.limits());
     if url.starts_with("sqlite:") {
         store.migrate().await?;
     } else {

@@ -214,6 +214,9 @@ async fn api(config: &Config, store: Store, cloud: &Cloud, clock: Clock) -> Resu
                 .then(|| LOCAL_PROJECT.to_owned()),
             serve_network_lookups: true,
             rules: cloud.rules(),
+            trust_proxy_headers: config.api.trust_proxy_headers,
+            cors: config.cors.rules(),
+            healthcheck: config.healthcheck.checks(),
             ..ApiConfig::default()
         }),
         clock,

@@ -1,3 +1,25 @@
+CREATE TABLE "flavor_profile" ( "id" varchar(36) NOT NULL PRIMARY KEY,
+  "name" varchar(255) NOT NULL,
+  "provider_name" varchar(255) NOT NULL,
+  "data" text NOT NULL,
+  "created_at" integer NOT NULL );
+CREATE TABLE "flavor" ( "id" varchar(36) NOT NULL PRIMARY KEY,
+  "name" varchar(255) NOT NULL,
+  "description" varchar(255) NOT NULL,
+  "enabled" boolean NOT NULL,
+  "profile_id" varchar(36) NOT NULL,
+  "created_at" integer NOT NULL, CONSTRAINT "flavor_name" UNIQUE ("name"), FOREIGN KEY ("profile_id") REFERENCES "flavor_profile" ("id") );
+CREATE TABLE "availability_zone_profile" ( "id" varchar(36) NOT NULL PRIMARY KEY,
+  "name" varchar(255) NOT NULL,
+  "provider_name" varchar(255) NOT NULL,
+  "data" text NOT NULL,
+  "created_at" integer NOT NULL );
+CREATE TABLE "availability_zone" ( "id" varchar(36) NOT NULL PRIMARY KEY,
+  "name" varchar(255) NOT NULL,
+  "description" varchar(255) NOT NULL,
+  "enabled" boolean NOT NULL,
+  "profile_id" varchar(36) NOT NULL,
+  "created_at" integer NOT NULL, CONSTRAINT "availability_zone_name" UNIQUE ("name"), FOREIGN KEY ("profile_id") REFERENCES "availability_zone_profile" ("id") );
 CREATE TABLE "load_balancer" ( "id" varchar(36) NOT NULL PRIMARY KEY,
   "project_id" varchar(255) NOT NULL,
   "admin_state_up" boolean NOT NULL,
@@ -28,7 +50,7 @@ CREATE TABLE "load_balancer" ( "id" varchar(36) NOT NULL PRIMARY KEY,
   "next_attempt_at" integer NULL,
   "lease_owner" varchar(255) NULL,
   "lease_expires_at" integer NULL,
-  "fence" integer NOT NULL );
+  "fence" integer NOT NULL, FOREIGN KEY ("flavor_id") REFERENCES "flavor" ("id"), FOREIGN KEY ("availability_zone") REFERENCES "availability_zone" ("name") );
 CREATE TABLE "pool" ( "id" varchar(36) NOT NULL PRIMARY KEY,
   "project_id" varchar(255) NOT NULL,
   "admin_state_up" boolean NOT NULL,
@@ -203,6 +225,22 @@ CREATE TABLE "reconcile_outcome" ( "load_balancer_id" varchar(36) NOT NULL PRIMA
 CREATE TABLE "tag" ( "resource_id" varchar(36) NOT NULL,
   "tag" varchar(255) NOT NULL, PRIMARY KEY ("resource_id",
   "tag") );
+CREATE TABLE "quota" ( "project_id" varchar(255) NOT NULL PRIMARY KEY,
+  "load_balancer" integer NULL,
+  "listener" integer NULL,
+  "pool" integer NULL,
+  "member" integer NULL,
+  "health_monitor" integer NULL,
+  "l7policy" integer NULL,
+  "l7rule" integer NULL,
+  "created_at" integer NOT NULL,
+  "revision" integer NOT NULL );
+CREATE TABLE "receipt" ( "project_id" varchar(255) NOT NULL,
+  "idempotency_key" varchar(255) NOT NULL,
+  "fingerprint" varchar(64) NOT NULL,
+  "location" varchar(512) NOT NULL,
+  "created_at" integer NOT NULL, PRIMARY KEY ("project_id",
+  "idempotency_key") );
 CREATE INDEX "load_balancer_next_attempt_at" ON "load_balancer" ("next_attempt_at");
 CREATE INDEX "amphora_load_balancer_id" ON "amphora" ("load_balancer_id");
 CREATE INDEX "amphora_status" ON "amphora" ("status");
@@ -217,6 +255,9 @@ CREATE INDEX "l7policy_redirect_pool_id" ON "l7policy" ("redirect_pool_id");
 CREATE INDEX "l7rule_l7policy_id" ON "l7rule" ("l7policy_id");
 CREATE INDEX "listener_statistics_amphora_id" ON "listener_statistics" ("amphora_id");
 CREATE INDEX "tag_tag" ON "tag" ("tag");
+CREATE INDEX "receipt_created_at" ON "receipt" ("created_at");
+CREATE INDEX "load_balancer_flavor_id" ON "load_balancer" ("flavor_id");
+CREATE INDEX "load_balancer_availability_zone" ON "load_balancer" ("availability_zone");
 CREATE INDEX "load_balancer_project_id_created_at_id" ON "load_balancer" ("project_id",
   "created_at",
   "id");
@@ -246,6 +287,11 @@ CREATE INDEX "l7policy_project_id_created_at_id" ON "l7policy" ("project_id",
   "created_at",
   "id");
 CREATE INDEX "l7policy_created_at_id" ON "l7policy" ("created_at",
+  "id");
+CREATE INDEX "l7rule_project_id_created_at_id" ON "l7rule" ("project_id",
+  "created_at",
+  "id");
+CREATE INDEX "l7rule_created_at_id" ON "l7rule" ("created_at",
   "id");
 CREATE INDEX "listener_load_balancer_id_created_at_id" ON "listener" ("load_balancer_id",
   "created_at",

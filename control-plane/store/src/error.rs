@@ -1,9 +1,9 @@
 //! Why a call to the store did not succeed.
 
+use lb_model::Resource;
 use sea_orm::sqlx::mysql::MySqlDatabaseError;
 use sea_orm::sqlx::postgres::PgDatabaseError;
 use sea_orm::{ConnAcquireErr, DbErr, RuntimeErr, SqlErr, SqlxError};
-use uuid::Uuid;
 
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
@@ -22,6 +22,9 @@ pub enum StoreError {
     /// An object with this id exists already.
     #[error("an object with this id exists already")]
     Duplicate,
+    /// A row that is written names one that does not exist, or one that is removed is named by another.
+    #[error("an object names one that does not exist")]
+    BrokenReference,
     /// Lists: no such filter or sort key.
     #[error("no column {0:?} to filter or sort by")]
     UnknownColumn(String),
@@ -30,7 +33,10 @@ pub enum StoreError {
     InvalidFilter { column: String, value: String },
     /// Lists: the object a page was to start after does not exist.
     #[error("marker {0} does not exist")]
-    UnknownMarker(Uuid),
+    UnknownMarker(String),
+    /// The project would have more of these than it may.
+    #[error("quota has been met for {0}")]
+    QuotaReached(Resource),
     #[error("database schema lacks migrations: {0:?}")]
     SchemaBehind(Vec<String>),
     #[error("database schema has migrations this program does not know: {0:?}")]
@@ -47,9 +53,11 @@ impl StoreError {
             Self::OutcomeUnknown(_) => true,
             Self::Corrupt { .. }
             | Self::Duplicate
+            | Self::BrokenReference
             | Self::UnknownColumn(_)
             | Self::InvalidFilter { .. }
             | Self::UnknownMarker(_)
+            | Self::QuotaReached(_)
             | Self::SchemaBehind(_)
             | Self::SchemaAhead(_) => false,
         }
@@ -80,6 +88,7 @@ impl From<DbErr> for StoreError {
     fn from(source: DbErr) -> Self {
         match source.sql_err() {
             Some(SqlErr::UniqueConstraintViolation(_)) => Self::Duplicate,
+            Some(SqlErr::ForeignKeyConstraintViolation(_)) => Self::BrokenReference,
             // What is stored was checked before; only a filter may hold such text.
             _ if is_foreign_text(&source) => Self::InvalidFilter {
                 column: "text".to_owned(),

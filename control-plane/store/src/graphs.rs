@@ -2,7 +2,7 @@
 
 use lb_model::{
     AmphoraId, AmphoraStatus, Graph, HealthMonitorId, L7PolicyId, L7RuleId, ListenerId,
-    LoadBalancerId, MemberId, PoolId, ProvisioningStatus, Timestamp,
+    LoadBalancerId, MemberId, PoolId, ProvisioningStatus, QuotaDemand, QuotaUse, Timestamp,
 };
 use sea_orm::sea_query::{Expr, ExprTrait, LockType, Query};
 use sea_orm::{ColumnTrait, ConnectionTrait, DbErr, EntityTrait, QueryFilter, QuerySelect};
@@ -14,7 +14,8 @@ use crate::tables::load_balancer::Bookkeeping;
 use crate::tables::{
     amphora, health_monitor, l7policy, l7rule, listener, load_balancer, member, pool,
 };
-use crate::{Store, StoreError};
+use crate::{Receipt, Store, StoreError};
+use crate::{quotas, receipts};
 
 /// What [`Store::update_operating_statuses`] found and did.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,19 +45,33 @@ macro_rules! owners {
 
 impl Store {
     /// Stores a new load balancer with all its children, and makes it due for a worker when it is pending.
+    /// [`StoreError::QuotaReached`] when its project may not have as much.
     pub async fn insert_graph(&self, graph: &Graph) -> Result<(), StoreError> {
+        self.insert_graph_once(graph, None).await
+    }
+
+    /// As [`Store::insert_graph`], with a receipt; [`StoreError::Duplicate`] when its key is used.
+    pub async fn insert_graph_once(
+        &self,
+        graph: &Graph,
+        receipt: Option<&Receipt>,
+    ) -> Result<(), StoreError> {
         let bookkeeping = Bookkeeping {
             revision: 1,
             next_attempt_at: needs_work(graph).then(|| graph.load_balancer.created_at.as_micros()),
             ..Bookkeeping::default()
         };
         let rows = Rows::of(graph, bookkeeping);
+        let lb = &graph.load_balancer;
+        let demand = QuotaDemand::between(&QuotaUse::default(), &QuotaUse::of(graph));
         in_transaction!(self, txn, unsure => {
-            let id = graph.load_balancer.id;
-            if unsure && last_change(&txn, id).await?.is_some() {
+            if unsure && last_change(&txn, lb.id).await?.is_some() {
                 return Ok(End::Rollback(()));
             }
             rows.insert(&txn).await?;
+            quotas::charge(&txn, &lb.project_id, &self.default_quota, &demand, lb.created_at)
+                .await?;
+            receipts::write(&txn, receipt, lb.created_at).await?;
             Ok(End::Commit(()))
         })?;
         self.tell_changed();
@@ -151,11 +166,28 @@ impl Store {
     /// A change of the intent: one transaction under the load balancer's lock. Loads the graph, runs `f`, writes what
     /// differs, raises the generation, and makes the load balancer due at `now` whatever back-off it was in.
     ///
-    /// `Err(E)` changes nothing. `f` may run more than once, each time on a fresh graph. `None`: no such load balancer.
+    /// `Err(E)` changes nothing, and neither does [`StoreError::QuotaReached`]. `f` may run more than once, each time
+    /// on a fresh graph. `None`: no such load balancer.
     pub async fn change_graph<T, E, F>(
         &self,
         id: LoadBalancerId,
         now: Timestamp,
+        f: F,
+    ) -> Result<Option<Result<(T, Graph), E>>, StoreError>
+    where
+        F: FnMut(&mut Graph) -> Result<T, E> + Send,
+        T: Send,
+        E: Send,
+    {
+        self.change_graph_once(id, now, None, f).await
+    }
+
+    /// As [`Store::change_graph`], with a receipt; [`StoreError::Duplicate`] when its key is used.
+    pub async fn change_graph_once<T, E, F>(
+        &self,
+        id: LoadBalancerId,
+        now: Timestamp,
+        receipt: Option<&Receipt>,
         mut f: F,
     ) -> Result<Option<Result<(T, Graph), E>>, StoreError>
     where
@@ -181,6 +213,7 @@ impl Store {
             let Some((before, mut graph)) = lock(&txn, id).await? else {
                 return Ok(End::Rollback(Ended::Absent));
             };
+            let had = QuotaUse::of(&graph);
             match f(&mut graph) {
                 Err(refusal) => Ok(End::Rollback(Ended::Refused(refusal))),
                 Ok(value) => {
@@ -190,6 +223,10 @@ impl Store {
                     bookkeeping.next_attempt_at = Some(now.as_micros());
                     bookkeeping.change_id = Some(change_id.clone());
                     Rows::of(&graph, bookkeeping).replace(&txn, &before).await?;
+                    let demand = QuotaDemand::between(&had, &QuotaUse::of(&graph));
+                    let project = graph.load_balancer.project_id.as_str();
+                    quotas::charge(&txn, project, &self.default_quota, &demand, now).await?;
+                    receipts::write(&txn, receipt, now).await?;
                     written = Some((value, graph));
                     Ok(End::Commit(Ended::Written))
                 }

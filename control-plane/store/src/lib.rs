@@ -10,10 +10,13 @@ mod health;
 mod leases;
 mod list;
 mod migrations;
+mod offers;
 mod outcome;
 mod pool;
 mod purge;
+mod quotas;
 mod reads;
+mod receipts;
 mod rows;
 mod statistics;
 mod store;
@@ -30,8 +33,11 @@ pub use list::{
     Direction, Filter, HealthMonitorRow, L7PolicyRow, ListenerRow, LoadBalancerRow, MemberRow,
     PoolRow, Query, TagFilter,
 };
+pub use offers::Removal;
 pub use outcome::{Outcome, StoredOutcome};
 pub use purge::Purged;
+pub use quotas::QuotaRow;
+pub use receipts::{RECEIPT_LIFE, Receipt};
 pub use statistics::{Reading, Statistics, StatsSample};
 pub use store::Store;
 

@@ -4,8 +4,8 @@
 //! sort keys (never by counting), so a page far down a long list costs what the first one does. A null sorts before
 //! every value.
 
-mod columns;
-mod select;
+pub(crate) mod columns;
+pub(crate) mod select;
 
 use std::collections::HashMap;
 
@@ -15,7 +15,6 @@ use lb_model::{
     ProvisioningStatus,
 };
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QueryOrder, QuerySelect, QueryTrait};
-use uuid::Uuid;
 
 use crate::rows::CHUNK;
 use crate::store::read_id;
@@ -34,8 +33,9 @@ pub struct Query {
     pub sort: Vec<(String, Direction)>,
     /// `None`: everything.
     pub limit: Option<u64>,
-    /// Start after this object; [`StoreError::UnknownMarker`] when it does not exist.
-    pub marker: Option<Uuid>,
+    /// Start after this object (an id; a quota's project, a zone's name); [`StoreError::UnknownMarker`] when it does
+    /// not exist.
+    pub marker: Option<String>,
     /// The page before the marker, in the same order.
     pub reverse: bool,
 }
@@ -382,7 +382,7 @@ pub(crate) fn page_statements(
     query: &Query,
     pool: PoolId,
     created_at: lb_model::Timestamp,
-    id: Uuid,
+    id: uuid::Uuid,
 ) -> Vec<(&'static str, String)> {
     let mut statements = Vec::new();
     macro_rules! statement {

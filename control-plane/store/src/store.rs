@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use lb_model::{PerResource, UNLIMITED};
 use sea_orm::{
     AccessMode, DatabaseConnection, DatabaseTransaction, DbBackend, DbErr, IsolationLevel,
     TransactionTrait,
@@ -31,6 +32,7 @@ pub struct Store {
     /// SQLite has one writer: those of this process queue here, in order, rather than poll its file lock.
     writer: Option<Arc<Mutex<()>>>,
     changed: Arc<watch::Sender<u64>>,
+    pub(crate) default_quota: PerResource<i32>,
     #[cfg(any(test, feature = "testing"))]
     faults: crate::testing::StoreFaults,
 }
@@ -56,6 +58,7 @@ impl Store {
             suspicion,
             writer,
             changed: Arc::new(watch::Sender::new(0)),
+            default_quota: PerResource::all(UNLIMITED),
             #[cfg(any(test, feature = "testing"))]
             faults: crate::testing::StoreFaults::default(),
         })
@@ -73,6 +76,11 @@ impl Store {
     /// work that another process makes is not told here.
     pub fn changed(&self) -> watch::Receiver<u64> {
         self.changed.subscribe()
+    }
+
+    /// That the database answers.
+    pub async fn ping(&self) -> Result<(), StoreError> {
+        Ok(self.connection().ping().await?)
     }
 
     /// Closes the pool; calls after this fail.

@@ -13,7 +13,10 @@ pub(crate) mod listener;
 pub(crate) mod listener_statistics;
 pub(crate) mod load_balancer;
 pub(crate) mod member;
+pub(crate) mod offer;
 pub(crate) mod pool;
+pub(crate) mod quota;
+pub(crate) mod receipt;
 pub(crate) mod reconcile_outcome;
 pub(crate) mod tag;
 

@@ -5,5 +5,8 @@ mod graphs;
 mod health;
 mod leases;
 mod lists;
+mod offers;
+mod quotas;
+mod receipts;
 mod schema;
 mod statistics;

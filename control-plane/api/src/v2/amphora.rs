@@ -3,7 +3,7 @@
 use axum::body::Body;
 use axum::http::{Response, StatusCode};
 use lb_model::change;
-use lb_model::{Amphora, AmphoraId, Fault, LoadBalancerId, Resource};
+use lb_model::{Amphora, AmphoraId, Fault, Graph, Resource};
 use lb_store::{Query, Store};
 use serde_json::{Value, json};
 
@@ -46,7 +46,11 @@ pub(super) async fn show(request: &Request, text: &str) -> Result<Response<Body>
 }
 
 pub(super) async fn stats(request: &Request, text: &str) -> Result<Response<Body>> {
-    let (id, lb) = existing(request, text).await?;
+    let Target {
+        id,
+        load_balancer: lb,
+        ..
+    } = existing(request, text).await?;
     let rows = request.state.store.amphora_stats(id).await?;
     if rows.is_empty() {
         return Err(Fault::not_found(RESOURCE, text).into());
@@ -65,29 +69,35 @@ pub(super) async fn stats(request: &Request, text: &str) -> Result<Response<Body
 }
 
 pub(super) async fn failover(request: &Request, text: &str) -> Result<Response<Body>> {
-    let (id, load_balancer) = existing(request, text).await?;
-    let target = Target {
-        load_balancer,
-        id,
-        missing: Fault::not_found(RESOURCE, text),
-    };
-    collection::write_silently(
-        request,
-        StatusCode::ACCEPTED,
-        target,
-        change::request_amphora_failover,
-    )
-    .await
+    let target = existing(request, text).await?;
+    let change = change::request_amphora_failover;
+    collection::write_silently(request, StatusCode::ACCEPTED, target, change).await
 }
 
-async fn existing(request: &Request, text: &str) -> Result<(AmphoraId, LoadBalancerId)> {
+/// The worker removes it, with all that belongs to it.
+pub(super) async fn delete(request: &Request, text: &str) -> Result<Response<Body>> {
+    let target = existing(request, text).await?;
+    let change = change::delete_amphora;
+    collection::write_silently(request, StatusCode::NO_CONTENT, target, change).await
+}
+
+/// A worker looks at it again, and hands its agent what is not as it should be: the settings of the control plane
+/// (where heartbeats go) are part of the agent's document. No status changes.
+pub(super) async fn configure(request: &Request, text: &str) -> Result<Response<Body>> {
+    let target = existing(request, text).await?;
+    let change = |_: &mut Graph, _, _| Ok(());
+    collection::write_silently(request, StatusCode::ACCEPTED, target, change).await
+}
+
+async fn existing(request: &Request, text: &str) -> Result<Target<AmphoraId>> {
     let id: AmphoraId = id(RESOURCE, text)?;
-    let lb = request
-        .state
-        .store
-        .load_balancer_of_amphora(id)
-        .await?
-        .ok_or_else(|| Fault::not_found(RESOURCE, text))?;
+    let missing = Fault::not_found(RESOURCE, text);
+    let owner = request.state.store.load_balancer_of_amphora(id).await?;
+    let load_balancer = owner.ok_or_else(|| missing.clone())?;
     policy::allow_own(request)?;
-    Ok((id, lb))
+    Ok(Target {
+        load_balancer,
+        id,
+        missing,
+    })
 }

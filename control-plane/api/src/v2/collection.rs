@@ -1,18 +1,19 @@
 //! What every resource does alike: list, show, and writes that are one change of a load balancer's graph.
 
+use std::fmt::Display;
 use std::future::Future;
 
 use axum::body::Body;
 use axum::http::{Response, StatusCode};
 use lb_model::{Fault, Graph, LoadBalancerId, Resource, Rules, Timestamp};
-use lb_store::{Filter, Query, Store, StoreError};
+use lb_store::{Filter, Query, Receipt, Store, StoreError};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::fault::{ApiFault, Result, answer, empty};
 use crate::page::{self, Page, list_fault};
-use crate::policy;
 use crate::request::{self, Request};
+use crate::{once, policy};
 
 /// What reading the store gives.
 pub(super) type Stored<T> = std::result::Result<T, StoreError>;
@@ -95,7 +96,7 @@ fn by_id(id: Uuid) -> Query {
 
 /// A resource that is part of a load balancer's graph.
 pub(super) trait Child: Collection {
-    type Id: From<Uuid> + Copy + Send + Sync;
+    type Id: From<Uuid> + Copy + Display + Send + Sync;
 
     fn owner(
         store: &Store,
@@ -104,6 +105,18 @@ pub(super) trait Child: Collection {
 
     /// As `POST` and `PUT` answer it.
     fn view_in(graph: &Graph, id: Self::Id) -> Option<Value>;
+}
+
+/// An object that an earlier request created, as `POST` answers it.
+pub(super) async fn show_created<C: Child>(
+    request: &Request,
+    text: &str,
+) -> Result<Response<Body>> {
+    let target = existing::<C>(request, text).await?;
+    let graph = request.state.store.load_graph(target.load_balancer).await?;
+    let object = graph.and_then(|graph| C::view_in(&graph, target.id));
+    let object = object.ok_or(target.missing)?;
+    Ok(answer(StatusCode::CREATED, &json!({C::ONE: object})))
 }
 
 /// What a write is about.
@@ -182,7 +195,12 @@ pub(super) async fn write<C: Child>(
 ) -> Result<Response<Body>> {
     let id = target.id;
     let rules = &request.state.config.rules;
-    let graph = commit(request, &target, |graph, now| change(graph, id, rules, now)).await?;
+    let receipt = match status {
+        StatusCode::CREATED => once::receipt(request, C::MANY, id),
+        _ => None,
+    };
+    let change = |graph: &mut Graph, now| change(graph, id, rules, now);
+    let graph = commit(request, &target, receipt.as_ref(), change).await?;
     let object = C::view_in(&graph, id).ok_or_else(|| {
         ApiFault::resource(
             StatusCode::INTERNAL_SERVER_ERROR,
@@ -200,7 +218,8 @@ pub(super) async fn write_silently<I: Copy + Send + Sync>(
     mut change: impl FnMut(&mut Graph, I, Timestamp) -> std::result::Result<(), Fault> + Send,
 ) -> Result<Response<Body>> {
     let id = target.id;
-    commit(request, &target, |graph, now| change(graph, id, now)).await?;
+    let change = |graph: &mut Graph, now| change(graph, id, now);
+    commit(request, &target, None, change).await?;
     Ok(empty(status))
 }
 
@@ -208,12 +227,15 @@ pub(super) async fn write_silently<I: Copy + Send + Sync>(
 pub(super) async fn commit<I: Sync>(
     request: &Request,
     target: &Target<I>,
+    receipt: Option<&Receipt>,
     mut change: impl FnMut(&mut Graph, Timestamp) -> std::result::Result<(), Fault> + Send,
 ) -> Result<Graph> {
     let now = request.state.now();
     let store = &request.state.store;
     let answer = store
-        .change_graph(target.load_balancer, now, |graph| change(graph, now))
+        .change_graph_once(target.load_balancer, now, receipt, |graph| {
+            change(graph, now)
+        })
         .await?;
     match answer {
         None => Err(target.missing.clone().into()),

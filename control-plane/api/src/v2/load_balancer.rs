@@ -4,17 +4,18 @@ use axum::body::Body;
 use axum::http::{Response, StatusCode};
 use lb_model::change::{self, GraphSeed, build_graph};
 use lb_model::spec::{Field, GraphPool, LoadBalancerCreate, LoadBalancerUpdate};
-use lb_model::{Fault, Graph, LoadBalancerId, Resource, SubnetId};
-use lb_store::{LoadBalancerRow, Query, Store};
+use lb_model::{Fault, Graph, LoadBalancerId, Resource, SubnetId, Vip};
+use lb_store::{LoadBalancerRow, Query, Receipt, Store};
 use serde_json::{Value, json};
 
 use super::collection::{self, Collection, Stored, Target};
+use crate::choice::choose;
 use crate::fault::{Result, answer};
 use crate::page;
 use crate::policy::{self, Rule};
 use crate::request::{Request, id};
 use crate::vip::{self, VipPlan};
-use crate::{ApiState, view};
+use crate::{ApiState, once, view};
 
 const RESOURCE: Resource = Resource::LoadBalancer;
 
@@ -53,10 +54,10 @@ pub(super) async fn create(request: &Request) -> Result<Response<Body>> {
     if !spec.vip_sg_ids.is_empty() {
         policy::allow_rule(request, Rule::LoadBalancerPostVipSgIds, &project_id)?;
     }
-    let provider = provider(state, &spec)?;
+    let choice = choose(state, &spec).await?;
     check_references(&spec)?;
     let plan = vip::plan(state, &request.caller, &project_id, &spec).await?;
-    vip::check_network(&state.config, plan.network_id())?;
+    choice.check_vip_network(&state.config, plan.network_id())?;
     vip::check_member_subnets(
         state,
         &request.caller,
@@ -64,29 +65,55 @@ pub(super) async fn create(request: &Request) -> Result<Response<Body>> {
         member_subnets(&spec),
     )
     .await?;
-    let seed = GraphSeed {
+    let mut seed = GraphSeed {
         id: LoadBalancerId::random(),
         project_id,
-        provider,
-        topology: state.config.topology,
         vip: plan.provisional(),
+        provider: choice.provider,
+        topology: choice.topology,
     };
+    seed.vip.vip.vnic_type = choice.vnic_type;
     let graph = build_graph(&spec, seed, &state.config.rules, state.now())?;
-    let graph = make(state, plan, graph).await?;
+    let receipt = once::receipt(request, LoadBalancers::MANY, graph.load_balancer.id);
+    let graph = make(state, plan, graph, receipt).await?;
+    let body = json!({"loadbalancer": view::full_load_balancer(&graph)});
+    Ok(answer(StatusCode::CREATED, &body))
+}
+
+/// As [`create`] answered it, with the statuses of today.
+pub(super) async fn show_created(request: &Request, text: &str) -> Result<Response<Body>> {
+    let missing = || Fault::not_found(RESOURCE, text);
+    let id: LoadBalancerId = id(RESOURCE, text)?;
+    let graph = request.state.store.load_graph(id).await?;
+    let graph = graph.ok_or_else(missing)?;
+    policy::allow(request, &graph.load_balancer.project_id)?;
     let body = json!({"loadbalancer": view::full_load_balancer(&graph)});
     Ok(answer(StatusCode::CREATED, &body))
 }
 
 /// The port, then the row; without the row the port goes again. A write is not dropped when its caller hangs up, so
 /// neither stays alone.
-async fn make(state: &ApiState, plan: VipPlan, mut graph: Graph) -> Result<Graph> {
+async fn make(
+    state: &ApiState,
+    plan: VipPlan,
+    mut graph: Graph,
+    receipt: Option<Receipt>,
+) -> Result<Graph> {
     let id = graph.load_balancer.id;
     let vip = plan
         .ensure(state, id, &graph.load_balancer.project_id)
         .await?;
-    graph.load_balancer.vip = vip.vip;
+    let vnic_type = graph.load_balancer.vip.vnic_type;
+    graph.load_balancer.vip = Vip {
+        vnic_type,
+        ..vip.vip
+    };
     graph.load_balancer.additional_vips = vip.additional;
-    if let Err(error) = state.store.insert_graph(&graph).await {
+    if let Err(error) = state
+        .store
+        .insert_graph_once(&graph, receipt.as_ref())
+        .await
+    {
         if graph.load_balancer.vip.port_is_ours {
             let port = graph.load_balancer.vip.port_id;
             if let Err(error) = state.network.delete_port(port).await {
@@ -98,24 +125,9 @@ async fn make(state: &ApiState, plan: VipPlan, mut graph: Graph) -> Result<Graph
     Ok(graph)
 }
 
-fn provider(state: &ApiState, spec: &LoadBalancerCreate) -> Result<String> {
-    let config = &state.config;
-    let name = spec.provider.as_ref().unwrap_or(&config.default_provider);
-    match config.rules.provider(name) {
-        Some(provider) => Ok(provider.name.clone()),
-        None => Err(Fault::ProviderNotEnabled(name.clone()).into()),
-    }
-}
-
 /// Objects there are none of yet: whatever is named does not exist.
 fn check_references(spec: &LoadBalancerCreate) -> Result<()> {
     let missing = |resource, id: String| Fault::InvalidReference { resource, id };
-    if let Some(flavor) = spec.flavor_id {
-        return Err(missing("Flavor", flavor.to_string()).into());
-    }
-    if let Some(zone) = &spec.availability_zone {
-        return Err(missing("Availability Zone", zone.clone()).into());
-    }
     if spec.vip_qos_policy_id.is_some() {
         return Err(no_qos().into());
     }
@@ -154,7 +166,7 @@ pub(super) async fn update(request: &Request, text: &str) -> Result<Response<Bod
         }
         .into());
     }
-    let graph = collection::commit(request, &target, |graph, now| {
+    let graph = collection::commit(request, &target, None, |graph, now| {
         change::update_load_balancer(graph, &spec, now)
     })
     .await?;

@@ -124,3 +124,46 @@ async fn failover_of_an_amphora_marks_it_and_locks_its_load_balancer() {
         )
     );
 }
+
+#[tokio::test]
+async fn only_an_amphora_in_error_is_deleted_and_its_load_balancer_stays_as_it_is() {
+    let api = Api::new().await;
+    let (lb, id) = with_amphora(&api).await;
+    let path = format!("{PATH}/{id}");
+    let refused = api.delete(&path).await;
+    assert_eq!(refused.status, 409);
+    assert_eq!(
+        refused.fault(),
+        format!("Amphora {id} is immutable and cannot be updated.")
+    );
+    api.edit(&lb, |graph| graph.amphorae[0].status = AmphoraStatus::Error)
+        .await;
+    let deleted = api.delete(&path).await;
+    assert_eq!((deleted.status.as_u16(), deleted.text.as_str()), (204, ""));
+    let shown = api.get(&path).await;
+    assert_eq!(shown.body["amphora"]["status"], "PENDING_DELETE");
+    assert_eq!(api.delete(&path).await.status, 409);
+    let lb_path = format!("/v2/lbaas/loadbalancers/{lb}");
+    assert_eq!(api.status_of(&lb_path, "loadbalancer").await, "ACTIVE");
+    let absent = format!("{PATH}/{}", crate::support::ABSENT);
+    assert_eq!(api.delete(&absent).await.status, 404);
+    assert_eq!(api.call("PUT", &absent, None).await.status, 405);
+}
+
+#[tokio::test]
+async fn configuring_an_amphora_makes_work_for_a_worker_and_changes_no_status() {
+    let api = Api::new().await;
+    let (lb, id) = with_amphora(&api).await;
+    let path = format!("{PATH}/{id}/config");
+    let changed = api.store.changed();
+    let before = *changed.borrow();
+    let answer = api.call("PUT", &path, None).await;
+    assert_eq!((answer.status.as_u16(), answer.text.as_str()), (202, ""));
+    assert_ne!(*changed.borrow(), before);
+    let lb_path = format!("/v2/lbaas/loadbalancers/{lb}");
+    assert_eq!(api.status_of(&lb_path, "loadbalancer").await, "ACTIVE");
+    let shown = api.get(&format!("{PATH}/{id}")).await;
+    assert_eq!(shown.body["amphora"]["status"], "ALLOCATED");
+    let absent = format!("{PATH}/{}/config", crate::support::ABSENT);
+    assert_eq!(api.call("PUT", &absent, None).await.status, 404);
+}

@@ -7,9 +7,12 @@
 
 mod amphorae;
 mod audit;
+mod cors;
 mod filters;
+mod health;
 mod health_monitors;
 mod hostile;
+mod idempotency;
 mod l7policies;
 mod l7rules;
 mod listeners;
@@ -18,9 +21,12 @@ mod load_balancers;
 mod members;
 mod negotiation;
 mod network_lookups;
+mod offers;
+mod openapi;
 mod pains;
 mod policy;
 mod pools;
+mod quotas;
 mod reference;
 mod routes;
 mod support;

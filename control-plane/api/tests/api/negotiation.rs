@@ -169,3 +169,50 @@ async fn another_projects_objects_are_403_and_unchanged_and_not_listed() {
     assert_eq!(graph.load_balancer.name, "own");
     assert!(graph.listeners.is_empty());
 }
+
+#[tokio::test]
+async fn links_start_as_the_first_proxy_was_called_where_proxies_are_trusted() {
+    let headers = [
+        ("host", "internal:9876"),
+        ("x-forwarded-proto", "https, http"),
+        ("x-forwarded-host", "lb.example"),
+        ("x-forwarded-prefix", "/load-balancer/"),
+    ];
+    for (trusted, expected) in [
+        (true, "https://lb.example/load-balancer/v2"),
+        (false, "http://internal:9876/v2"),
+    ] {
+        let configure = |config: &mut lb_api::ApiConfig| config.trust_proxy_headers = trusted;
+        let api = Api::with(configure, Arc::new(lb_drivers::identity::NoIdentity)).await;
+        let answer = with_headers(&api, "GET", "/", &headers, "").await;
+        let versions = answer.body["versions"].as_array().unwrap();
+        assert_eq!(versions.len(), 31);
+        assert_eq!(versions[30]["links"][0]["href"], expected);
+    }
+    let hostile = [
+        ("host", "a"),
+        ("x-forwarded-host", "evil/\"x"),
+        ("x-forwarded-proto", "ftp"),
+    ];
+    let configure = |config: &mut lb_api::ApiConfig| config.trust_proxy_headers = true;
+    let api = Api::with(configure, Arc::new(lb_drivers::identity::NoIdentity)).await;
+    let answer = with_headers(&api, "GET", "/", &hostile, "").await;
+    assert_eq!(
+        answer.body["versions"][0]["links"][0]["href"],
+        "http://a/v2"
+    );
+}
+
+#[tokio::test]
+async fn head_is_a_method_lists_do_not_have() {
+    let api = Api::new().await;
+    for path in [
+        "/v2/lbaas/loadbalancers",
+        "/v2/lbaas/flavors",
+        "/v2/lbaas/quotas",
+    ] {
+        let answer = api.call("HEAD", path, None).await;
+        assert_eq!(answer.status, 405, "{path}");
+        assert!(answer.headers.contains_key("allow"), "{path}");
+    }
+}

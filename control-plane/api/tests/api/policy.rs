@@ -8,6 +8,7 @@ use axum::http::{Method, Request};
 use lb_api::Route;
 use lb_api::policy::{Defaults, Policy, PolicySettings, Rule};
 use lb_drivers::{Caller, Identity, IdentityError};
+use lb_model::OfferKind;
 use serde_json::{Value, json};
 
 use crate::support::{ABSENT, Answer, Api, SUBNET, id_of};
@@ -53,7 +54,13 @@ struct Scene {
     monitor: String,
     l7policy: String,
     l7rule: String,
+    flavor: String,
+    flavor_profile: String,
+    zone_profile: String,
 }
+
+/// An availability zone, known by its name.
+const ZONE: &str = "zone-1";
 
 impl Scene {
     async fn new(policy: Policy) -> Self {
@@ -100,6 +107,20 @@ impl Scene {
         let path = format!("/v2/lbaas/l7policies/{l7policy}/rules");
         let l7rule = create(path, "rule", object).await;
         api.settle(&lb).await;
+        let object = json!({"name": "p", "provider_name": "amphora", "flavor_data": "{}"});
+        let path = "/v2/lbaas/flavorprofiles".to_owned();
+        let flavor_profile = create(path, "flavorprofile", object).await;
+        let object = json!({"name": "f", "flavor_profile_id": flavor_profile});
+        let flavor = create("/v2/lbaas/flavors".to_owned(), "flavor", object).await;
+        let object =
+            json!({"name": "p", "provider_name": "amphora", "availability_zone_data": "{}"});
+        let path = "/v2/lbaas/availabilityzoneprofiles".to_owned();
+        let zone_profile = create(path, "availability_zone_profile", object).await;
+        let zone = json!({"name": ZONE, "availability_zone_profile_id": zone_profile});
+        let body = Some(json!({"availability_zone": zone}));
+        let path = "/v2/lbaas/availabilityzones";
+        let answer = send(&api, "blue/admin", &Method::POST, path, body).await;
+        assert_eq!(answer.status, 201, "{}", answer.text);
         Self {
             api,
             lb,
@@ -109,6 +130,9 @@ impl Scene {
             monitor,
             l7policy,
             l7rule,
+            flavor,
+            flavor_profile,
+            zone_profile,
         }
     }
 
@@ -124,7 +148,7 @@ impl Scene {
 
     /// The path of a route with the ids of what is there, and a body its method takes.
     fn call(&self, route: &Route, path: &str, method: &Method) -> (String, Option<Value>) {
-        let id = match route {
+        let id: &str = match route {
             Route::Listener(_) | Route::ListenerStats(_) => &self.listener,
             Route::Pool(_) | Route::Members(_) => &self.pool,
             Route::HealthMonitor(_) => &self.monitor,
@@ -140,6 +164,12 @@ impl Scene {
                 let path = format!("/v2/lbaas/pools/{}/members/{}", self.pool, self.member);
                 return (path, body_for(route, method, self));
             }
+            Route::Quota(_) | Route::QuotaDefault(_) => "blue",
+            Route::ProviderOptions(..) => "amphora",
+            Route::Offer(OfferKind::Flavor, _) => &self.flavor,
+            Route::Offer(OfferKind::AvailabilityZone, _) => ZONE,
+            Route::Profile(OfferKind::Flavor, _) => &self.flavor_profile,
+            Route::Profile(OfferKind::AvailabilityZone, _) => &self.zone_profile,
             _ => &self.lb,
         };
         (path.replace(ABSENT, id), body_for(route, method, self))
@@ -178,6 +208,7 @@ fn body_for(route: &Route, method: &Method, scene: &Scene) -> Option<Value> {
         }}),
         (Route::L7Rule(..), _) => json!({"rule": {"value": "/z"}}),
         (Route::HealthMonitor(_), _) => json!({"healthmonitor": {}}),
+        (Route::Quota(_), _) => json!({"quota": {"pool": 5}}),
         _ => return None,
     };
     Some(body)
@@ -193,8 +224,17 @@ enum Kind {
 
 fn kind(rule: Rule) -> Kind {
     match (rule.resource(), rule.action()) {
-        ("amphora", _) | (_, "put_failover" | "get_reconcile") => Kind::Admin,
+        (
+            "amphora"
+            | "provider-flavor"
+            | "provider-availability-zone"
+            | "flavor-profile"
+            | "availability-zone-profile",
+            _,
+        )
+        | (_, "put_failover" | "get_reconcile") => Kind::Admin,
         (_, action) if action.starts_with("get") => Kind::Read,
+        ("quota" | "flavor" | "availability-zone", _) => Kind::Admin,
         _ => Kind::Write,
     }
 }
@@ -218,12 +258,13 @@ async fn check(policy: impl Fn() -> Policy, personas: &[Persona]) {
                     Kind::Read => *read,
                     Kind::Write => *write,
                     Kind::Admin => *admin,
-                };
+                } || (rule.resource() == "quota" && token.ends_with("quota_admin"));
                 // An amphora of that id is not there: nobody is told more.
                 let absent = rule.resource() == "amphora" && path.contains(&scene.lb);
                 // Others see lists of their own project, which are empty, and what belongs to none.
                 let own = token.starts_with("red/")
                     && kind == Kind::Read
+                    && !path.contains("/blue")
                     && scene.ids().iter().all(|id| !path.contains(*id));
                 let what = format!("{token}: {method} {path}: {}", answer.text);
                 if absent {
@@ -378,7 +419,17 @@ async fn what_is_not_there_is_404_to_whoever_may_not_see_it_either() {
     let scene = Scene::new(Policy::default()).await;
     for (route, path) in Route::samples(ABSENT) {
         let governed = route.rule(&Method::GET).is_some();
-        if !governed || !path.contains(ABSENT) || path.contains("reconcile") {
+        // What belongs to no project is refused without a look at it; every project has quotas.
+        let looks = !matches!(
+            route,
+            Route::LoadBalancerReconcile(_)
+                | Route::Quota(_)
+                | Route::QuotaDefault(_)
+                | Route::ProviderOptions(..)
+                | Route::Offer(..)
+                | Route::Profile(..)
+        );
+        if !governed || !path.contains(ABSENT) || !looks {
             continue;
         }
         let answer = send(&scene.api, "red/nothing", &Method::GET, &path, None).await;

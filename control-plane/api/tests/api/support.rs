@@ -36,8 +36,9 @@ pub(crate) const ABSENT: &str = "99999999-9999-4999-8999-999999999999";
 pub(crate) struct Api {
     pub(crate) store: Store,
     pub(crate) network: Arc<MemoryNetwork>,
+    state: ApiState,
     router: Router,
-    _database: TestDatabase,
+    _database: Arc<TestDatabase>,
 }
 
 #[derive(Debug)]
@@ -82,7 +83,7 @@ impl Api {
         identity: Arc<dyn Identity>,
         policy: Policy,
     ) -> Self {
-        let database = TestDatabase::new().await;
+        let database = Arc::new(TestDatabase::new().await);
         let store = database.store().await;
         let network = Arc::new(MemoryNetwork::new());
         let mut config = ApiConfig {
@@ -106,8 +107,24 @@ impl Api {
         Self {
             store,
             network,
-            router: lb_api::router(state),
+            router: lb_api::router(state.clone()),
+            state,
             _database: database,
+        }
+    }
+
+    /// The same API as somebody else meets it.
+    pub(crate) fn as_caller(&self, identity: Arc<dyn Identity>) -> Self {
+        let state = ApiState {
+            identity,
+            ..self.state.clone()
+        };
+        Self {
+            store: self.store.clone(),
+            network: self.network.clone(),
+            router: lb_api::router(state.clone()),
+            state,
+            _database: self._database.clone(),
         }
     }
 

@@ -13,8 +13,13 @@ use lb_drivers::network::{
     DEVICE_OWNER, FixedIpSpec, PortSpec, PortUpdate, base_port_name, member_port_name,
     vip_port_spec,
 };
-use lb_drivers::{AmphoraError, DriverError, Endpoint, Observed, Secret, ServerSpec, ServerStatus};
-use lb_model::{AmphoraId, Graph, NetworkId, PortId, SubnetId, Timestamp};
+use lb_drivers::{
+    AmphoraError, DriverError, Endpoint, Observed, Placement, Secret, ServerSpec, ServerStatus,
+};
+use lb_model::{
+    AmphoraId, Fault, FlavorData, Graph, LoadBalancer, NetworkId, OfferKind, PortId, SubnetId,
+    Timestamp, ZoneData,
+};
 use lb_planner::{Plan, PortPurpose, PortWish, Step};
 use lb_store::{Lease, Outcome, Progress, StoreError};
 
@@ -163,7 +168,9 @@ impl Apply<'_> {
             .await
             .map_err(|error| StepError::Transient(format!("issue certificate: {error}")))?
             .map_err(|error| StepError::Permanent(chain(&error)))?;
-        self.record_expiry(amphora, certificate.expires_at).await?;
+        let placement = placement(self.deps, &self.graph.load_balancer).await?;
+        self.record_birth(amphora, certificate.expires_at, &placement)
+            .await?;
         let settings = &self.deps.settings;
         let conf = AgentSettings::new(
             amphora,
@@ -185,6 +192,7 @@ impl Apply<'_> {
                 (CLIENT_CA_PEM.to_owned(), client_ca),
                 (AGENT_CONF.to_owned(), conf),
             ]),
+            placement,
         };
         let server = self
             .deps
@@ -201,10 +209,11 @@ impl Apply<'_> {
     }
 
     /// Before the server is made, and once: one that is there already serves with the certificate it got first.
-    async fn record_expiry(
+    async fn record_birth(
         &self,
         amphora: AmphoraId,
         expires_at: Timestamp,
+        placement: &Placement,
     ) -> Result<(), StepError> {
         let recorded = self
             .graph
@@ -218,6 +227,7 @@ impl Apply<'_> {
             for row in &mut graph.amphorae {
                 if row.id == amphora && row.cert_expiration.is_none() {
                     row.cert_expiration = Some(expires_at);
+                    row.compute_flavor.clone_from(&placement.compute_flavor);
                 }
             }
         })
@@ -417,6 +427,34 @@ impl Apply<'_> {
             .present()
             .and_then(|server| endpoint(self.deps, &server)))
     }
+}
+
+/// What the load balancer's flavor and availability zone say. Their profiles cannot change while they are in use.
+async fn placement(deps: &WorkerDeps, lb: &LoadBalancer) -> Result<Placement, StepError> {
+    let mut placement = Placement::default();
+    let profile = async |kind, named: Option<String>| match named {
+        None => Ok(None),
+        Some(named) => {
+            let found = deps.store.offer_with_profile(kind, &named).await;
+            let found = found.map_err(|error| store_error(&error))?;
+            Ok::<_, StepError>(found.map(|(_, profile)| profile.data))
+        }
+    };
+    let invalid = |fault: Fault| StepError::Permanent(fault.to_string());
+    let flavor = lb.flavor_id.map(|id| id.to_string());
+    if let Some(text) = profile(OfferKind::Flavor, flavor).await? {
+        let data = FlavorData::parse(&text, &lb.provider).map_err(invalid)?;
+        placement.compute_flavor = data.compute_flavor;
+        placement.image_tag = data.amp_image_tag;
+    }
+    let zone = lb.availability_zone.clone();
+    if let Some(text) = profile(OfferKind::AvailabilityZone, zone).await? {
+        let data = ZoneData::parse(&text, &lb.provider).map_err(invalid)?;
+        placement.compute_zone = data.compute_zone;
+        placement.volume_zone = data.volume_zone;
+        placement.management_network = data.management_network;
+    }
+    Ok(placement)
 }
 
 /// The network service chooses the address.

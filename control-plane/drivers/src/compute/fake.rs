@@ -44,6 +44,7 @@ impl Compute for FakeCloud {
                 };
                 let fake = FakeServer {
                     server: server.clone(),
+                    placement: spec.placement.clone(),
                     ports: BTreeSet::new(),
                     boot_calls_left: state.boot_calls,
                     silent: false,

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use async_trait::async_trait;
-use lb_model::{AmphoraId, LoadBalancerId, PortId};
+use lb_model::{AmphoraId, LoadBalancerId, NetworkId, PortId};
 
 use crate::network::Port;
 use crate::{DriverError, Observed, Secret};
@@ -50,6 +50,18 @@ pub struct ServerSpec {
     /// Files of the config drive by absolute path, as Octavia places them: see [`SERVER_PEM`], [`CLIENT_CA_PEM`]
     /// and [`AGENT_CONF`].
     pub files: BTreeMap<String, Secret>,
+    pub placement: Placement,
+}
+
+/// On what and where a server is to run: what the flavor and the availability zone of its load balancer say. What is
+/// `None` is for the deployment to decide. A compute service that has nothing to choose from takes anything.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Placement {
+    pub compute_flavor: Option<String>,
+    pub image_tag: Option<String>,
+    pub compute_zone: Option<String>,
+    pub volume_zone: Option<String>,
+    pub management_network: Option<NetworkId>,
 }
 
 /// Certificate and private key the agent serves with.

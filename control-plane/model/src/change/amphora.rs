@@ -1,4 +1,4 @@
-//! Replacing one amphora on request.
+//! Replacing and removing one amphora on request.
 
 use super::{require_mutable, set_load_balancer};
 use crate::{AmphoraId, AmphoraStatus, Fault, Graph, ProvisioningStatus, Resource, Timestamp};
@@ -20,6 +20,25 @@ pub fn request_amphora_failover(
         amphora.updated_at = Some(now);
     }
     set_load_balancer(graph, ProvisioningStatus::PendingUpdate, now);
+    Ok(())
+}
+
+/// Only one that has failed may be removed: those that serve are replaced instead. The load balancer stays as it is.
+pub fn delete_amphora(graph: &mut Graph, id: AmphoraId, now: Timestamp) -> Result<(), Fault> {
+    let amphora = graph
+        .amphorae
+        .iter_mut()
+        .find(|amphora| amphora.id == id && amphora.status != AmphoraStatus::Deleted)
+        .ok_or_else(|| Fault::not_found(Resource::Amphora, id))?;
+    if amphora.status != AmphoraStatus::Error {
+        return Err(Fault::Immutable {
+            resource: Resource::Amphora,
+            id: id.0,
+        });
+    }
+    amphora.status = AmphoraStatus::PendingDelete;
+    amphora.failover_requested = false;
+    amphora.updated_at = Some(now);
     Ok(())
 }
 

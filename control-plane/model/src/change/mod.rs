@@ -17,7 +17,7 @@ mod load_balancer;
 mod member;
 mod pool;
 
-pub use amphora::request_amphora_failover;
+pub use amphora::{delete_amphora, request_amphora_failover};
 pub use build::{GraphSeed, ResolvedVip, build_graph};
 pub use health_monitor::{create_health_monitor, delete_health_monitor, update_health_monitor};
 pub use l7policy::{create_l7policy, delete_l7policy, update_l7policy};

@@ -8,7 +8,9 @@ mod l7rule;
 mod listener;
 mod load_balancer;
 mod member;
+mod offer;
 mod pool;
+mod quota;
 
 pub use decode::{Field, lenient_bool, parse_uuid};
 pub use health_monitor::{HealthMonitorCreate, HealthMonitorUpdate, NewHealthMonitor};
@@ -17,9 +19,11 @@ pub use l7rule::{L7RuleUpdate, NewL7Rule};
 pub use listener::{GraphListener, ListenerCreate, ListenerUpdate, NewListener};
 pub use load_balancer::{AdditionalVipSpec, LoadBalancerCreate, LoadBalancerUpdate};
 pub use member::{MemberBatch, MemberCreate, MemberUpdate};
+pub use offer::{OfferCreate, OfferUpdate, ProfileCreate, ProfileUpdate};
 pub use pool::{
     GraphPool, NewPool, PoolCreate, PoolDefinition, PoolUpdate, SessionPersistenceSpec,
 };
+pub use quota::QuotaUpdate;
 
 #[cfg(test)]
 mod tests;

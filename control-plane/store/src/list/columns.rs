@@ -23,25 +23,30 @@ pub(super) struct Column {
 }
 
 #[derive(Debug)]
-pub(super) struct Resource {
+pub(crate) struct Resource {
     pub(super) table: &'static str,
+    /// The column that tells objects apart, and decides their order last.
+    pub(super) key: &'static str,
     columns: &'static [&'static [Column]],
 }
 
 impl Resource {
     /// The column of an API name, or of the other name Octavia knows it by.
     pub(super) fn column(&self, name: &str) -> Option<&'static Column> {
-        let name = match name {
-            "enabled" => "admin_state_up",
-            "load_balancer_id" => "loadbalancer_id",
-            "ip_address" => "address",
-            name => name,
+        let named = |name: &str| {
+            let mut columns = self.columns.iter().copied().flatten();
+            columns.find(|column| column.name == name)
         };
-        self.columns
-            .iter()
-            .copied()
-            .flatten()
-            .find(|column| column.name == name)
+        named(name).or_else(|| {
+            named(match name {
+                "enabled" => "admin_state_up",
+                "load_balancer_id" => "loadbalancer_id",
+                "load_balancer" => "loadbalancer",
+                "health_monitor" => "healthmonitor",
+                "ip_address" => "address",
+                _ => return None,
+            })
+        })
     }
 }
 
@@ -80,12 +85,25 @@ const DESCRIBED: &[Column] = columns! {
     description: Text,
 };
 
+const OFFER: &[Column] = columns! {
+    name: Text,
+    description: Text,
+    enabled: Flag,
+};
+
+const PROFILE: &[Column] = columns! {
+    id: Id,
+    name: Text,
+    provider_name: Text,
+};
+
 const CHILD: &[Column] = columns! {
     loadbalancer_id = load_balancer_id: Id,
 };
 
 pub(super) static LOAD_BALANCER: Resource = Resource {
     table: "load_balancer",
+    key: "id",
     columns: &[
         COMMON,
         NAMED,
@@ -107,6 +125,7 @@ pub(super) static LOAD_BALANCER: Resource = Resource {
 
 pub(super) static LISTENER: Resource = Resource {
     table: "listener",
+    key: "id",
     columns: &[
         COMMON,
         NAMED,
@@ -135,6 +154,7 @@ pub(super) static LISTENER: Resource = Resource {
 
 pub(super) static POOL: Resource = Resource {
     table: "pool",
+    key: "id",
     columns: &[
         COMMON,
         NAMED,
@@ -154,6 +174,7 @@ pub(super) static POOL: Resource = Resource {
 
 pub(super) static MEMBER: Resource = Resource {
     table: "member",
+    key: "id",
     columns: &[
         COMMON,
         NAMED,
@@ -172,6 +193,7 @@ pub(super) static MEMBER: Resource = Resource {
 
 pub(super) static HEALTH_MONITOR: Resource = Resource {
     table: "health_monitor",
+    key: "id",
     columns: &[
         COMMON,
         NAMED,
@@ -193,6 +215,7 @@ pub(super) static HEALTH_MONITOR: Resource = Resource {
 
 pub(super) static L7POLICY: Resource = Resource {
     table: "l7policy",
+    key: "id",
     columns: &[
         COMMON,
         NAMED,
@@ -211,6 +234,7 @@ pub(super) static L7POLICY: Resource = Resource {
 
 pub(super) static L7RULE: Resource = Resource {
     table: "l7rule",
+    key: "id",
     columns: &[
         COMMON,
         columns! {
@@ -225,6 +249,7 @@ pub(super) static L7RULE: Resource = Resource {
 
 pub(super) static AMPHORA: Resource = Resource {
     table: "amphora",
+    key: "id",
     columns: &[
         CHILD,
         columns! {
@@ -247,6 +272,66 @@ pub(super) static AMPHORA: Resource = Resource {
             cached_zone: Text null,
             image_id: Text null,
             compute_flavor: Text null,
+        },
+    ],
+};
+
+pub(crate) static QUOTA: Resource = Resource {
+    table: "quota",
+    key: "project_id",
+    columns: &[columns! {
+        project_id: Text,
+        loadbalancer = load_balancer: Number null,
+        listener: Number null,
+        pool: Number null,
+        member: Number null,
+        healthmonitor = health_monitor: Number null,
+        l7policy: Number null,
+        l7rule: Number null,
+    }],
+};
+
+pub(crate) static FLAVOR: Resource = Resource {
+    table: "flavor",
+    key: "id",
+    columns: &[
+        OFFER,
+        columns! {
+            id: Id,
+            flavor_profile_id = profile_id: Id,
+        },
+    ],
+};
+
+pub(crate) static FLAVOR_PROFILE: Resource = Resource {
+    table: "flavor_profile",
+    key: "id",
+    columns: &[
+        PROFILE,
+        columns! {
+            flavor_data = data: Text,
+        },
+    ],
+};
+
+pub(crate) static AVAILABILITY_ZONE: Resource = Resource {
+    table: "availability_zone",
+    key: "name",
+    columns: &[
+        OFFER,
+        columns! {
+            availability_zone_profile_id = profile_id: Id,
+        },
+    ],
+};
+
+pub(crate) static AVAILABILITY_ZONE_PROFILE: Resource = Resource {
+    table: "availability_zone_profile",
+    key: "id",
+    columns: &[
+        PROFILE,
+        columns! {
+            availability_zone_data = data: Text,
         },
     ],
 };

@@ -17,7 +17,7 @@ use super::{Direction, Filter, Query};
 use crate::StoreError;
 
 /// The page of `base` that `query` asks for.
-pub(super) async fn page<C, E>(
+pub(crate) async fn page<C, E>(
     db: &C,
     base: Select<E>,
     resource: &Resource,
@@ -28,7 +28,7 @@ where
     E: EntityTrait,
 {
     let keys = sort_keys(resource, query)?;
-    let marker = match query.marker {
+    let marker = match &query.marker {
         Some(marker) => Some(marker_values(db, resource, &keys, marker).await?),
         None => None,
     };
@@ -128,7 +128,10 @@ pub(super) fn sort_keys(resource: &Resource, query: &Query) -> Result<Vec<Key>, 
             });
         }
     }
-    for (column, kind) in [("created_at", KeyKind::Number), ("id", KeyKind::Text)] {
+    for (column, kind) in [
+        ("created_at", KeyKind::Number),
+        (resource.key, KeyKind::Text),
+    ] {
         if !named.contains(&column) {
             keys.push(Key {
                 expr: in_table(resource, column),
@@ -144,7 +147,7 @@ async fn marker_values<C: ConnectionTrait>(
     db: &C,
     resource: &Resource,
     keys: &[Key],
-    marker: Uuid,
+    marker: &str,
 ) -> Result<Vec<Value>, StoreError> {
     let mut select: SelectStatement = Sql::select();
     for (index, key) in keys.iter().enumerate() {
@@ -152,11 +155,11 @@ async fn marker_values<C: ConnectionTrait>(
     }
     select
         .from(resource.table)
-        .and_where(in_table(resource, "id").eq(marker.to_string()));
+        .and_where(in_table(resource, resource.key).eq(marker));
     let row = db
         .query_one(&select)
         .await?
-        .ok_or(StoreError::UnknownMarker(marker))?;
+        .ok_or(StoreError::UnknownMarker(marker.to_owned()))?;
     keys.iter()
         .enumerate()
         .map(|(index, key)| read_key(&row, &format!("key{index}"), key.kind))
@@ -259,7 +262,7 @@ fn tags(resource: &Resource, query: &Query) -> Condition {
             .and_where(Expr::col("tag").is_in(tags.iter().map(|tag| tag.as_str())));
         select
     };
-    let id = || in_table(resource, "id");
+    let id = || in_table(resource, resource.key);
     let each = |tags: &[String]| {
         tags.iter().fold(Condition::all(), |all, tag| {
             all.add(id().in_subquery(having(&[tag])))

@@ -24,6 +24,10 @@ impl MigrationTrait for Migration {
 /// Tables, each after those it refers to.
 pub(crate) fn tables(backend: DbBackend) -> Vec<TableCreateStatement> {
     let tables = [
+        profile("flavor_profile"),
+        offer("flavor", "flavor_profile"),
+        profile("availability_zone_profile"),
+        offer("availability_zone", "availability_zone_profile"),
         load_balancer(),
         pool(),
         member(),
@@ -36,6 +40,8 @@ pub(crate) fn tables(backend: DbBackend) -> Vec<TableCreateStatement> {
         listener_statistics(),
         reconcile_outcome(),
         tag(),
+        quota(),
+        receipt(),
     ];
     tables
         .iter()
@@ -56,6 +62,9 @@ pub(crate) fn indexes() -> Vec<IndexCreateStatement> {
         index("l7rule", &["l7policy_id"]),
         index("listener_statistics", &["amphora_id"]),
         index("tag", &["tag"]),
+        index("receipt", &["created_at"]),
+        index("load_balancer", &["flavor_id"]),
+        index("load_balancer", &["availability_zone"]),
     ];
     for table in [
         "load_balancer",
@@ -64,6 +73,7 @@ pub(crate) fn indexes() -> Vec<IndexCreateStatement> {
         "member",
         "health_monitor",
         "l7policy",
+        "l7rule",
     ] {
         indexes.push(index(table, &["project_id", "created_at", "id"]));
         indexes.push(index(table, &["created_at", "id"]));
@@ -106,7 +116,44 @@ fn load_balancer() -> TableCreateStatement {
         .col(optional(number("next_attempt_at")))
         .col(optional(text("lease_owner", 255)))
         .col(optional(number("lease_expires_at")))
-        .col(number("fence"));
+        .col(number("fence"))
+        .foreign_key(&mut refers("load_balancer", "flavor_id", "flavor"))
+        .foreign_key(&mut refers_by(
+            "load_balancer",
+            "availability_zone",
+            "availability_zone",
+            "name",
+        ));
+    table
+}
+
+fn profile(name: &'static str) -> TableCreateStatement {
+    let mut table = table(name);
+    table
+        .col(id("id").primary_key())
+        .col(text("name", 255))
+        .col(text("provider_name", 255))
+        .col(long_text("data"))
+        .col(number("created_at"));
+    table
+}
+
+fn offer(name: &'static str, profiles: &'static str) -> TableCreateStatement {
+    let mut table = table(name);
+    table
+        .col(id("id").primary_key())
+        .col(text("name", 255))
+        .col(text("description", 255))
+        .col(flag("enabled"))
+        .col(id("profile_id"))
+        .col(number("created_at"))
+        .foreign_key(&mut refers(name, "profile_id", profiles))
+        .index(
+            Index::create()
+                .unique()
+                .name(format!("{name}_name"))
+                .col("name"),
+        );
     table
 }
 
@@ -320,6 +367,36 @@ fn tag() -> TableCreateStatement {
     table
 }
 
+fn quota() -> TableCreateStatement {
+    let mut table = table("quota");
+    table.col(text("project_id", 255).primary_key());
+    for resource in [
+        "load_balancer",
+        "listener",
+        "pool",
+        "member",
+        "health_monitor",
+        "l7policy",
+        "l7rule",
+    ] {
+        table.col(optional(small(resource)));
+    }
+    table.col(number("created_at")).col(number("revision"));
+    table
+}
+
+fn receipt() -> TableCreateStatement {
+    let mut table = table("receipt");
+    table
+        .col(text("project_id", 255))
+        .col(text("idempotency_key", 255))
+        .col(text("fingerprint", 64))
+        .col(text("location", 512))
+        .col(number("created_at"))
+        .primary_key(Index::create().col("project_id").col("idempotency_key"));
+    table
+}
+
 fn table(name: &'static str) -> TableCreateStatement {
     let mut table = Table::create();
     table.table(name);
@@ -409,9 +486,18 @@ fn index(table: &'static str, columns: &[&'static str]) -> IndexCreateStatement 
 }
 
 fn refers(from: &'static str, column: &'static str, to: &'static str) -> ForeignKeyCreateStatement {
+    refers_by(from, column, to, "id")
+}
+
+fn refers_by(
+    from: &'static str,
+    column: &'static str,
+    to: &'static str,
+    to_column: &'static str,
+) -> ForeignKeyCreateStatement {
     let mut key = ForeignKey::create();
     key.name(format!("{from}_{column}_key"))
         .from(from, column)
-        .to(to, "id");
+        .to(to, to_column);
     key
 }

@@ -143,7 +143,6 @@ pub(crate) fn change_anything(graph: &mut Graph, choices: &mut Choices) {
             port_id: PortId::random(),
         })
         .collect();
-    lb.availability_zone = choices.maybe(Choices::text);
     lb.tags = choices.tags();
     lb.updated_at = choices.maybe(Choices::time);
     lb.error_reason = choices.maybe(Choices::text);

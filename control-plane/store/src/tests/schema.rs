@@ -170,6 +170,12 @@ async fn every_table_has_the_columns_of_its_entity() {
     compare(&store, tables::listener_statistics::Entity).await;
     compare(&store, tables::reconcile_outcome::Entity).await;
     compare(&store, tables::tag::Entity).await;
+    compare(&store, tables::quota::Entity).await;
+    compare(&store, tables::receipt::Entity).await;
+    compare(&store, tables::offer::flavor::Entity).await;
+    compare(&store, tables::offer::flavor_profile::Entity).await;
+    compare(&store, tables::offer::availability_zone::Entity).await;
+    compare(&store, tables::offer::availability_zone_profile::Entity).await;
 }
 
 #[tokio::test]
