@@ -224,7 +224,7 @@ pub(crate) fn member(item: &Member) -> Value {
         "tenant_id": item.project_id,
         "created_at": item.created_at,
         "updated_at": item.updated_at,
-        "monitor_address": item.monitor_address,
+        "monitor_address": item.monitor_address.as_ref().map(ToString::to_string),
         "monitor_port": item.monitor_port,
         "tags": item.tags,
         "vnic_type": item.vnic_type,

@@ -1,7 +1,5 @@
 //! A member: one server of a pool.
 
-use std::net::IpAddr;
-
 use crate::{
     MemberId, OperatingStatus, ProvisioningStatus, SpelledIp, SubnetId, Timestamp, VnicType,
 };
@@ -22,7 +20,7 @@ pub struct Member {
     pub backup: bool,
     /// `None`: reached through the VIP network.
     pub subnet_id: Option<SubnetId>,
-    pub monitor_address: Option<IpAddr>,
+    pub monitor_address: Option<SpelledIp>,
     pub monitor_port: Option<u16>,
     pub vnic_type: VnicType,
     pub tags: Vec<String>,

@@ -60,12 +60,12 @@ impl Default for Rules {
             providers: vec![
                 Provider::new(
                     "amphora",
-                    "The amphora driver: eBPF fast path and proxy.",
+                    "The Octavia Amphora driver.",
                     ProviderSupport::AMPHORA,
                 ),
                 Provider::new(
                     "octavia",
-                    "Deprecated alias of the amphora driver.",
+                    "Deprecated alias of the Octavia Amphora driver.",
                     ProviderSupport::AMPHORA,
                 ),
             ],

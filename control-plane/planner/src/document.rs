@@ -10,8 +10,8 @@ use amphora_api as wire;
 use ipnet::IpNet;
 use lb_model::{
     AmphoraId, Graph, HealthMonitor, HttpVersion, LbAlgorithm, Listener, ListenerProtocol, Member,
-    MonitorType, Pool, PoolId, PoolProtocol, ProvisioningStatus, SessionPersistenceType, SubnetId,
-    Unserved, UnservedObject,
+    MonitorType, Pool, PoolId, PoolProtocol, ProvisioningStatus, SessionPersistenceType, SpelledIp,
+    SubnetId, Unserved, UnservedObject,
 };
 
 use crate::step::VIP_INTERFACE;
@@ -356,7 +356,7 @@ fn compile_member(member: &Member) -> wire::Member {
         weight: member.weight,
         backup: member.backup,
         enabled: member.admin_state_up,
-        monitor_address: member.monitor_address,
+        monitor_address: member.monitor_address.as_ref().map(SpelledIp::ip),
         monitor_port: member.monitor_port,
     }
 }

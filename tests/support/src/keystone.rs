@@ -237,7 +237,14 @@ fn template() -> Result<PathBuf> {
         Ok(())
     };
     manage(&["db_sync"])?;
-    manage(&["bootstrap", "--bootstrap-password", PASSWORD])?;
+    let region = ["--bootstrap-region-id", REGION];
+    manage(
+        &[
+            &["bootstrap", "--bootstrap-password", PASSWORD][..],
+            &region,
+        ]
+        .concat(),
+    )?;
     std::fs::rename(dir.path().join("keystone.db"), &template)?;
     Ok(template)
 }
@@ -255,6 +262,8 @@ log_file = {dir}/keystone.log
 [database]
 connection = sqlite:///{dir}/keystone.db
 [fernet_tokens]
+key_repository = {dir}/fernet
+[fernet_receipts]
 key_repository = {dir}/fernet
 [identity]
 # Not a server that anybody attacks.

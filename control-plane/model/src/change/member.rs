@@ -86,7 +86,7 @@ impl MemberCreate {
             weight: self.weight.unwrap_or(1),
             backup: self.backup.unwrap_or(false),
             subnet_id: self.subnet_id,
-            monitor_address: self.monitor_address,
+            monitor_address: self.monitor_address.clone(),
             monitor_port: self.monitor_port,
             vnic_type: VnicType::Normal,
             tags: self.tags.clone().unwrap_or_default(),
@@ -107,7 +107,7 @@ impl MemberCreate {
         member.admin_state_up = self.admin_state_up.unwrap_or(true);
         member.weight = self.weight.unwrap_or(1);
         member.backup = self.backup.unwrap_or(false);
-        member.monitor_address = self.monitor_address;
+        member.monitor_address.clone_from(&self.monitor_address);
         member.monitor_port = self.monitor_port;
     }
 }

@@ -1,11 +1,9 @@
 //! Bodies of `POST`, `PUT` and the batch `PUT` of `/pools/{id}/members`.
 
-use std::net::IpAddr;
-
 use serde_json::Value;
 
 use super::decode::{
-    Field, Object, boolean, integer, ip, root_value, spelled_ip, tags, text, uuid_or_empty,
+    Field, Object, boolean, integer, root_value, spelled_ip, tags, text, uuid_or_empty,
 };
 use crate::{Fault, SpelledIp, SubnetId};
 
@@ -19,7 +17,7 @@ pub struct MemberCreate {
     pub weight: Option<u16>,
     pub backup: Option<bool>,
     pub subnet_id: Option<SubnetId>,
-    pub monitor_address: Option<IpAddr>,
+    pub monitor_address: Option<SpelledIp>,
     pub monitor_port: Option<u16>,
     pub tags: Option<Vec<String>>,
     pub request_sriov: bool,
@@ -59,7 +57,7 @@ impl MemberCreate {
             weight: object.optional("weight", weight())?,
             backup: object.optional("backup", boolean)?,
             subnet_id: object.optional("subnet_id", uuid_or_empty)?.flatten(),
-            monitor_address: object.optional("monitor_address", ip)?,
+            monitor_address: object.optional("monitor_address", spelled_ip)?,
             monitor_port: object.optional("monitor_port", port())?,
             tags: object.optional("tags", tags)?,
             request_sriov: object.optional("request_sriov", boolean)?.unwrap_or(false),
@@ -101,7 +99,7 @@ pub struct MemberUpdate {
     pub admin_state_up: Field<bool>,
     pub weight: Field<u16>,
     pub backup: Field<bool>,
-    pub monitor_address: Field<IpAddr>,
+    pub monitor_address: Field<SpelledIp>,
     pub monitor_port: Field<u16>,
     pub tags: Field<Vec<String>>,
 }
@@ -123,7 +121,7 @@ impl MemberUpdate {
             admin_state_up: object.field("admin_state_up", boolean)?,
             weight: object.field("weight", weight())?,
             backup: object.field("backup", boolean)?,
-            monitor_address: object.field("monitor_address", ip)?,
+            monitor_address: object.field("monitor_address", spelled_ip)?,
             monitor_port: object.field("monitor_port", port())?,
             tags: object.field("tags", tags)?,
         })

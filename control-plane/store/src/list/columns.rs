@@ -6,7 +6,7 @@ pub(super) enum Kind {
     Text,
     /// A UUID in any spelling.
     Id,
-    /// An IP address in any spelling.
+    /// An IP address, in the spelling it is shown in or as RFC 5952 writes it.
     Ip,
     Number,
     Flag,

@@ -128,10 +128,11 @@ pub(super) fn sort_keys(resource: &Resource, query: &Query) -> Result<Vec<Key>, 
             });
         }
     }
-    for (column, kind) in [
-        ("created_at", KeyKind::Number),
-        (resource.key, KeyKind::Text),
-    ] {
+    // Oldest first, of those whose age is shown.
+    let age = resource
+        .column("created_at")
+        .map(|it| (it.sql, KeyKind::Number));
+    for (column, kind) in age.into_iter().chain([(resource.key, KeyKind::Text)]) {
         if !named.contains(&column) {
             keys.push(Key {
                 expr: in_table(resource, column),
@@ -232,7 +233,7 @@ fn matches(resource: &Resource, filter: &Filter) -> Result<Condition, StoreError
             Err(_) => none(),
         },
         Kind::Ip => match text.parse::<IpAddr>() {
-            Ok(address) => Condition::all().add(left.eq(address.to_string())),
+            Ok(address) => Condition::all().add(left.is_in([text, &address.to_string()])),
             Err(_) => none(),
         },
         Kind::Number => match text.parse::<i32>() {

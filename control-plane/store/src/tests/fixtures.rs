@@ -232,7 +232,7 @@ fn any_pool(pool: &mut Pool, choices: &mut Choices) {
         member.weight = choices.below(257) as u16;
         member.backup = choices.flag();
         member.subnet_id = choices.maybe(|_| SubnetId::random());
-        member.monitor_address = choices.maybe(Choices::address);
+        member.monitor_address = choices.maybe(|choices| choices.address().into());
         member.monitor_port = choices.maybe(|choices| choices.next() as u16);
         member.operating_status = choices.of(OperatingStatus::ALL);
         member.provisioning_status = choices.of(ProvisioningStatus::ALL);
