@@ -53,9 +53,15 @@ struct Finding {
     details: String,
 }
 
-/// What was found last, and when.
+/// What was found last.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Health(Arc<Mutex<Option<(Instant, Vec<Finding>)>>>);
+pub(crate) struct Health(Arc<Mutex<Option<Look>>>);
+
+#[derive(Debug)]
+struct Look {
+    at: Instant,
+    findings: Vec<Finding>,
+}
 
 impl Health {
     /// Answers `GET` and `HEAD`.
@@ -94,13 +100,16 @@ impl Health {
 
     async fn findings(&self, config: &HealthcheckConfig, store: &Store) -> Vec<Finding> {
         let mut last = self.0.lock().await;
-        if let Some((when, findings)) = last.as_ref()
-            && when.elapsed() < config.refresh
+        if let Some(look) = last.as_ref()
+            && look.at.elapsed() < config.refresh
         {
-            return findings.clone();
+            return look.findings.clone();
         }
         let findings = look(config, store).await;
-        *last = Some((Instant::now(), findings.clone()));
+        *last = Some(Look {
+            at: Instant::now(),
+            findings: findings.clone(),
+        });
         findings
     }
 }

@@ -61,7 +61,12 @@ async fn new_settings_reach_an_agent_when_its_load_balancer_is_looked_at() {
     );
 }
 
-async fn offer(bench: &Bench, kind: OfferKind, name: &str, data: &str) -> OfferId {
+async fn offer(
+    bench: &Bench,
+    kind: OfferKind,
+    name: &str,
+    data: &str,
+) -> Result<OfferId, lb_store::StoreError> {
     let profile = Profile {
         id: ProfileId::random(),
         name: name.to_owned(),
@@ -79,26 +84,25 @@ async fn offer(bench: &Bench, kind: OfferKind, name: &str, data: &str) -> OfferI
     bench
         .store
         .insert_profile(kind, &profile, None, now)
-        .await
-        .unwrap();
-    bench
-        .store
-        .insert_offer(kind, &offer, None, now)
-        .await
-        .unwrap();
-    offer.id
+        .await?;
+    bench.store.insert_offer(kind, &offer, None, now).await?;
+    Ok(offer.id)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_is_made_of_what_flavor_and_zone_say_also_when_it_is_replaced() {
     let bench = Bench::new().await;
     let flavor = r#"{"compute_flavor": "m1", "amp_image_tag": "tag"}"#;
-    let flavor = offer(&bench, OfferKind::Flavor, "small", flavor).await;
+    let flavor = offer(&bench, OfferKind::Flavor, "small", flavor)
+        .await
+        .unwrap();
     let zone = format!(
         r#"{{"compute_zone": "nova", "volume_zone": "disk", "management_network": "{}"}}"#,
         sample::NETWORK
     );
-    offer(&bench, OfferKind::AvailabilityZone, "west", &zone).await;
+    offer(&bench, OfferKind::AvailabilityZone, "west", &zone)
+        .await
+        .unwrap();
     let id = bench
         .create(1, |graph| {
             full(graph);

@@ -17,14 +17,15 @@ pub(crate) struct Group {
 }
 
 impl Group {
-    /// Starts it; what it says goes to the end of `log`.
-    pub(crate) fn spawn(command: &mut Command, log: &Path) -> Result<Self> {
+    /// Starts it; what it says goes to the end of `log`. It is told to end when the calling thread dies, should that
+    /// be killed and drop nothing.
+    pub(crate) fn spawn(command: &Command, log: &Path) -> Result<Self> {
         let file = File::options()
             .create(true)
             .append(true)
             .open(log)
             .with_context(|| format!("open {}", log.display()))?;
-        let child = command
+        let child = mortal(command)
             .stdin(Stdio::null())
             .stdout(file.try_clone()?)
             .stderr(file)
@@ -61,6 +62,25 @@ impl Drop for Group {
     fn drop(&mut self) {
         self.kill();
     }
+}
+
+/// The same command, which gets SIGTERM when the thread that starts it dies.
+fn mortal(command: &Command) -> Command {
+    let mut mortal = Command::new("setpriv");
+    mortal
+        .args(["--pdeathsig", "TERM", "--"])
+        .arg(command.get_program())
+        .args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => mortal.env(name, value),
+            None => mortal.env_remove(name),
+        };
+    }
+    if let Some(directory) = command.get_current_dir() {
+        mortal.current_dir(directory);
+    }
+    mortal
 }
 
 /// The last lines of a file, for messages of failing tests.

@@ -67,7 +67,7 @@ impl Keystone {
             .current_dir(dir.path())
             .env("OS_KEYSTONE_CONFIG_FILES", &config);
         let log = dir.path().join("gunicorn.log");
-        let group = Group::spawn(&mut command, &log)?;
+        let group = Group::spawn(&command, &log)?;
         drop(listener);
         let mut keystone = Self {
             address,

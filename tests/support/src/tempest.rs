@@ -56,8 +56,8 @@ async fn run(dir: &Path, pattern: &str) -> Result<Summary> {
         .count();
     ensure!(known > 0, "no test matches {pattern}");
     let log = dir.join("stestr.log");
-    let mut command = stestr(dir, &["run", "--concurrency", "2", pattern])?;
-    let mut group = Group::spawn(&mut command, &log)?;
+    let command = stestr(dir, &["run", "--concurrency", "2", pattern])?;
+    let mut group = Group::spawn(&command, &log)?;
     let begun = Instant::now();
     while group.ended()?.is_none() {
         if begun.elapsed() > PATIENCE {
@@ -201,7 +201,9 @@ check_interval = 0.05
 check_timeout = 60
 lb_build_interval = 0.05
 lb_build_timeout = 60
-availability_zone = nova
+availability_zone = nova1
+availability_zone2 = nova2
+availability_zone3 = nova3
 "#,
         dir = dir.display(),
         auth_url = keystone.auth_url(),
