@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use test_support::scene::{HTTP, Scene, TCP, UDP, rounds, server_address, text, vip};
 use test_support::{Api, LongLived, Traffic};
@@ -65,6 +65,46 @@ async fn two_hundred_changes_disturb_no_connection() -> Result<()> {
         );
     }
     scene.stack.destroy().await
+}
+
+/// P04: a client that tries again after a second when the load balancer is busy, as tools do, never has to try often.
+#[tokio::test(flavor = "multi_thread")]
+async fn fifty_members_are_added_by_a_client_that_waits_for_nothing() -> Result<()> {
+    const TRIES: usize = 10;
+    let scene = Scene::start().await?;
+    let load_balancer = scene.create("busy").await?;
+    let id = text(&load_balancer, "id")?;
+    let members = format!(
+        "lbaas/pools/{}/members",
+        text(&load_balancer["pools"][0], "id")?
+    );
+    let before = member_count(&scene.api(), &members).await?;
+    for number in 1..=50 {
+        let member = json!({ "member": {
+            "address": format!("10.20.1.{number}"), "protocol_port": 80, "weight": 0,
+        }});
+        let mut tries = 0;
+        loop {
+            let answer = scene.api().post(&members, &member).await?;
+            if answer.status == 201 {
+                break;
+            }
+            let busy = answer.expect(409)?.to_string();
+            ensure!(busy.contains("is immutable"), "{busy}");
+            tries += 1;
+            ensure!(tries < TRIES, "{busy} after {tries} tries");
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+    }
+    scene.api().wait_active(&id).await?;
+    let added = member_count(&scene.api(), &members).await? - before;
+    ensure!(added == 50, "{added} members were added");
+    scene.stack.destroy().await
+}
+
+async fn member_count(api: &Api, members: &str) -> Result<usize> {
+    let body = api.get(members).await?.expect(200)?;
+    Ok(body["members"].as_array().context("no list")?.len())
 }
 
 struct Changer {

@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 
 const CLIENTS: usize = 8;
 /// Each round of a client is a create, an update, a member of the pool all clients share, and a delete.
-const ROUNDS: u64 = 3;
+const ROUNDS: u64 = 4;
 const OPERATIONS: u64 = 4;
 /// For one operation, all its tries together.
 const PATIENCE: Duration = Duration::from_secs(60);

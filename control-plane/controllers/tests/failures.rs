@@ -215,6 +215,17 @@ async fn a_replaced_amphora_drains_while_the_load_balancer_is_active() {
     assert_eq!(bench.cloud.servers().len(), 1);
 }
 
+/// P17
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_create_waits_for_one_boot_and_sends_everything_at_once() {
+    let bench = Bench::new().await;
+    bench.active().await;
+    let calls = bench.cloud.call_log();
+    let made = calls.iter().filter(|call| *call == "ensure server");
+    assert_eq!(made.count(), 1, "{calls:#?}");
+    assert_eq!(bench.cloud.pushes().len(), 1, "{calls:#?}");
+}
+
 /// P12
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn new_tags_send_nothing_to_the_amphora() {
