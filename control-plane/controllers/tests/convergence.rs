@@ -53,8 +53,8 @@ where
     S: AsyncFn(&Bench) -> LoadBalancerId,
     C: AsyncFn(&Bench, LoadBalancerId),
 {
-    let stride = stride();
     for (kind, (name, fault)) in DRIVER_FAULTS.into_iter().chain(STORE_FAULTS).enumerate() {
+        let stride = stride(fault);
         let mut reached = 0;
         for number in (1..CALLS).skip(kind % stride).step_by(stride) {
             let bench = Bench::new().await;
@@ -77,9 +77,12 @@ where
     }
 }
 
-/// On a database server, where each run takes longer, every third call is hit, other ones by each kind of fault; all
-/// of them in the long form.
-fn stride() -> usize {
+/// On a database server, where each run takes longer, every third call of a driver is hit, other ones by each kind of
+/// fault; all of them in the long form.
+fn stride(fault: Fault) -> usize {
+    if matches!(fault, Fault::Store(_)) {
+        return 1;
+    }
     let server = std::env::var_os("LB_TEST_DATABASE").is_some();
     let long = std::env::var_os("LB_SOAK").is_some();
     if server && !long { 3 } else { 1 }
