@@ -239,6 +239,10 @@ impl From<StoreError> for ApiFault {
                 "An object named in the request was removed meanwhile.",
             ),
             StoreError::QuotaReached(resource) => Fault::QuotaReached(resource).into(),
+            StoreError::KeyUsed => Self::resource(
+                StatusCode::CONFLICT,
+                "Another request has used the Idempotency-Key meanwhile.",
+            ),
             other if other.is_transient() => {
                 tracing::warn!(error = %Chain(&other), "database is away or busy");
                 Self::unavailable("The database is busy or away; try again.")
