@@ -1,68 +1,19 @@
 //! What the log says of writes, and which ids its lines carry.
 
-use std::io::Write;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::Request;
 use lb_api::RemoteAddress;
 use serde_json::{Value, json};
-use tracing::subscriber::DefaultGuard;
 
+use crate::log::Log;
 use crate::support::{Answer, Api, MemberOf, SUBNET, id_of};
 
 const LOAD_BALANCERS: &str = "/v2/lbaas/loadbalancers";
 const GLOBAL: &str = "req-8f2b7a4e-1c3d-4e5f-8a9b-0c1d2e3f4a5b";
-
-/// Everything that is logged on this thread.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        let mut log = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        log.extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
-impl Log {
-    fn start(filter: &str) -> (Self, DefaultGuard) {
-        let log = Self::default();
-        let writer = log.clone();
-        let subscriber = tracing_subscriber::fmt()
-            .json()
-            .with_env_filter(filter)
-            .with_writer(move || writer.clone())
-            .finish();
-        (log, tracing::subscriber::set_default(subscriber))
-    }
-
-    fn text(&self) -> String {
-        let log = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        String::from_utf8(log.clone()).unwrap()
-    }
-
-    fn lines(&self) -> Vec<Value> {
-        self.text()
-            .lines()
-            .map(|line| serde_json::from_str(line).unwrap())
-            .collect()
-    }
-
-    fn records(&self) -> Vec<Value> {
-        self.lines()
-            .into_iter()
-            .filter(|line| line["target"] == "audit")
-            .collect()
-    }
-}
 
 async fn send(api: &Api, method: &str, path: &str, token: &str, body: Value) -> Answer {
     let mut request = Request::builder()

@@ -7,6 +7,7 @@ use axum::http::Request;
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 
+use crate::log::Log;
 use crate::support::{Answer, Api, MemberOf, PROJECT, SUBNET, id_of};
 
 async fn post(api: &Api, path: &str, key: &str, body: &Value) -> Answer {
@@ -59,6 +60,7 @@ async fn creates_sent_at_the_same_time_with_one_key_make_one_load_balancer() {
     let api = Api::new().await;
     let path = "/v2/lbaas/loadbalancers";
     let body = full();
+    let (log, _guard) = Log::start("warn");
     let calls = (0..8).map(|_| post(&api, path, "key", &body));
     let answers = join_all(calls).await;
     let mut ids: Vec<&str> = answers
@@ -70,6 +72,7 @@ async fn creates_sent_at_the_same_time_with_one_key_make_one_load_balancer() {
         .collect();
     ids.dedup();
     assert_eq!(ids.len(), 1);
+    assert_eq!(log.text(), "");
     assert_eq!(api.network.ports().len(), 1);
     let list = api.get(path).await;
     assert_eq!(list.body["loadbalancers"].as_array().unwrap().len(), 1);
