@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::http::Request;
 use futures_util::future::join_all;
+use lb_store::testing::{FaultPlan, StoreFaults};
 use serde_json::{Value, json};
 
 use crate::log::Log;
@@ -76,6 +77,30 @@ async fn creates_sent_at_the_same_time_with_one_key_make_one_load_balancer() {
     assert_eq!(api.network.ports().len(), 1);
     let list = api.get(path).await;
     assert_eq!(list.body["loadbalancers"].as_array().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn a_create_whose_commit_was_lost_keeps_its_port_and_is_answered_when_it_is_sent_again() {
+    let api = Api::new().await;
+    let faults = StoreFaults::default();
+    let lossy = api.with_faults(&faults);
+    let path = "/v2/lbaas/loadbalancers";
+    faults.set(FaultPlan::LoseAfterForGood(1));
+    let body = full();
+    let unsure = lossy.post(path, body.clone()).await;
+    assert_eq!(unsure.status, 503, "{}", unsure.text);
+    let list = api.get(path).await;
+    let stored = &list.body["loadbalancers"][0];
+    let ports = api.network.ports();
+    assert_eq!(ports.len(), 1);
+    assert_eq!(stored["vip_port_id"], ports[0].id.to_string());
+
+    faults.set(FaultPlan::LoseAfterForGood(1));
+    let first = post(&lossy, path, "key", &body).await;
+    assert_eq!(first.status, 201, "{}", first.text);
+    let again = post(&api, path, "key", &body).await;
+    assert_eq!((again.status.as_u16(), &again.body), (201, &first.body));
+    assert_eq!(api.network.ports().len(), 2);
 }
 
 #[tokio::test]
