@@ -312,7 +312,7 @@ impl From<IdentityError> for ApiFault {
 }
 
 /// An error with its causes, on one line.
-struct Chain<'a>(&'a dyn std::error::Error);
+pub(crate) struct Chain<'a>(pub(crate) &'a dyn std::error::Error);
 
 impl std::fmt::Display for Chain<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
