@@ -179,13 +179,13 @@ fn json_body(value: &Value) -> (&'static str, String) {
     ("application/json", value.to_string())
 }
 
-/// A JSON answer; one of 201 is `{"<root>": {"id": …}}`.
+/// A JSON answer; one of 201 is `{"<root>": {"id": …}}`, or has a name where that is what the object is known by.
 pub(crate) fn answer(status: StatusCode, value: &Value) -> Response<Body> {
     let mut response = Response::new(Body::from(value.to_string()));
     *response.status_mut() = status;
     if status == StatusCode::CREATED
         && let Some(created) = value.as_object().and_then(|root| root.values().next())
-        && let Some(id) = created["id"].as_str()
+        && let Some(id) = created["id"].as_str().or(created["name"].as_str())
     {
         response.extensions_mut().insert(CreatedId(id.to_owned()));
     }

@@ -97,6 +97,32 @@ async fn a_failover_is_one_record() {
 }
 
 #[tokio::test]
+async fn an_availability_zone_is_recorded_by_its_name_from_create_to_delete() {
+    let api = Api::new().await;
+    let profile = json!({
+        "name": "p", "provider_name": "amphora", "availability_zone_data": "{}",
+    });
+    let body = json!({"availability_zone_profile": profile});
+    let profile = api.post("/v2/lbaas/availabilityzoneprofiles", body).await;
+    let profile_id = id_of(&profile.body["availability_zone_profile"]);
+    let (log, _guard) = Log::start("error,audit=info");
+    let zones = "/v2/lbaas/availabilityzones";
+    let zone = json!({"name": "west", "availability_zone_profile_id": profile_id});
+    let created = api.post(zones, json!({"availability_zone": zone})).await;
+    assert_eq!(created.status, 201, "{}", created.text);
+    api.delete(&format!("{zones}/west")).await;
+    let found: Vec<Value> = log
+        .records()
+        .iter()
+        .map(|record| json!([record["fields"]["action"], record["fields"]["target_id"]]))
+        .collect();
+    assert_eq!(
+        found,
+        [json!(["create", "west"]), json!(["delete", "west"])]
+    );
+}
+
+#[tokio::test]
 async fn only_an_id_of_the_right_form_is_taken_over_and_every_line_has_ids_whatever_is_logged() {
     let api = Api::new().await;
     let (log, _guard) = Log::start("warn");

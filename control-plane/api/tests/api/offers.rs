@@ -188,7 +188,10 @@ async fn names_are_unique_and_profiles_must_be_there() {
         assert_eq!(refused.status, 409);
         assert_eq!(
             refused.fault(),
-            format!("A {} of small already exists.", kind.offer)
+            format!(
+                "A {} of small already exists.",
+                kind.offer.replace('_', " ")
+            )
         );
         let orphan = json!({"name": "x", kind.profile_id: crate::support::ABSENT});
         assert_eq!(
