@@ -123,57 +123,63 @@ async fn another_request_under_a_used_key_is_a_conflict() {
 
 #[tokio::test]
 async fn every_kind_of_object_is_made_once() {
-    let api = Api::new().await;
+    let api = Api::serving_everything().await;
     let lb = api.load_balancer(json!({})).await;
     let lb = id_of(&lb);
     let listener = json!({"loadbalancer_id": lb, "protocol": "HTTP", "protocol_port": 80});
+    let listener = made_once(&api, lb, "/v2/lbaas/listeners", "listener", listener).await;
     let pool = json!({"loadbalancer_id": lb, "protocol": "HTTP", "lb_algorithm": "ROUND_ROBIN"});
-    let made = api
-        .create("/v2/lbaas/pools", "pool", lb, pool.clone())
-        .await;
-    let pool_id = id_of(&made);
-    let members = format!("/v2/lbaas/pools/{pool_id}/members");
+    let pool = made_once(&api, lb, "/v2/lbaas/pools", "pool", pool).await;
+    let members = format!("/v2/lbaas/pools/{}/members", id_of(&pool));
+    let member = json!({"address": "10.0.0.9", "protocol_port": 80});
+    made_once(&api, lb, &members, "member", member).await;
     let monitor = json!({
-        "pool_id": pool_id, "type": "HTTP", "delay": 5, "timeout": 2, "max_retries": 3,
+        "pool_id": pool["id"], "type": "HTTP", "delay": 5, "timeout": 2, "max_retries": 3,
     });
-    let profile = json!({"name": "p", "provider_name": "amphora", "flavor_data": "{}"});
-    let zone_profile = json!({
-        "name": "p", "provider_name": "amphora", "availability_zone_data": "{}",
-    });
-    for (path, root, object) in [
-        ("/v2/lbaas/listeners", "listener", listener),
-        ("/v2/lbaas/pools", "pool", pool),
+    let monitors = "/v2/lbaas/healthmonitors";
+    made_once(&api, lb, monitors, "healthmonitor", monitor).await;
+    let policy = json!({"listener_id": listener["id"], "action": "REJECT"});
+    let policy = made_once(&api, lb, "/v2/lbaas/l7policies", "l7policy", policy).await;
+    let rules = format!("/v2/lbaas/l7policies/{}/rules", id_of(&policy));
+    let rule = json!({"type": "PATH", "compare_type": "STARTS_WITH", "value": "/a"});
+    made_once(&api, lb, &rules, "rule", rule).await;
+    for (offers, offer, profiles, profile, data, profile_id) in [
         (
-            members.as_str(),
-            "member",
-            json!({"address": "10.0.0.9", "protocol_port": 80}),
+            "/v2/lbaas/flavors",
+            "flavor",
+            "/v2/lbaas/flavorprofiles",
+            "flavorprofile",
+            "flavor_data",
+            "flavor_profile_id",
         ),
-        ("/v2/lbaas/healthmonitors", "healthmonitor", monitor),
-        ("/v2/lbaas/flavorprofiles", "flavorprofile", profile),
         (
+            "/v2/lbaas/availabilityzones",
+            "availability_zone",
             "/v2/lbaas/availabilityzoneprofiles",
             "availability_zone_profile",
-            zone_profile,
+            "availability_zone_data",
+            "availability_zone_profile_id",
         ),
     ] {
-        let body = json!({ root: object });
-        let first = post(&api, path, path, &body).await;
-        assert_eq!(first.status, 201, "{path}: {}", first.text);
-        let again = post(&api, path, path, &body).await;
-        assert_eq!(again.status, 201, "{path}: {}", again.text);
-        assert_eq!(again.body, first.body, "{path}");
-        api.settle(lb).await;
+        let object = json!({"name": "p", "provider_name": "amphora", data: "{}"});
+        let made = made_once(&api, lb, profiles, profile, object).await;
+        let object = json!({"name": "o", profile_id: made["id"]});
+        made_once(&api, lb, offers, offer, object.clone()).await;
+        let taken = post(&api, offers, "other key", &json!({ offer: object })).await;
+        assert_eq!(taken.status, 409, "{}", taken.text);
     }
-    let profiles = api.get("/v2/lbaas/flavorprofiles").await.body;
-    let profile_id = profiles["flavorprofiles"][0]["id"].clone();
-    let flavor = json!({"flavor": {"name": "f", "flavor_profile_id": profile_id}});
-    for _ in 0..2 {
-        let made = post(&api, "/v2/lbaas/flavors", "flavor", &flavor).await;
-        assert_eq!(made.status, 201, "{}", made.text);
-        assert_eq!(made.body["flavor"]["name"], "f");
-    }
-    let taken = post(&api, "/v2/lbaas/flavors", "flavor 2", &flavor).await;
-    assert_eq!(taken.status, 409);
+}
+
+/// Asks twice, and lets the worker finish.
+async fn made_once(api: &Api, lb: &str, path: &str, root: &str, object: Value) -> Value {
+    let body = json!({ root: object });
+    let first = post(api, path, path, &body).await;
+    assert_eq!(first.status, 201, "{path}: {}", first.text);
+    let again = post(api, path, path, &body).await;
+    assert_eq!(again.status, 201, "{path}: {}", again.text);
+    assert_eq!(again.body, first.body, "{path}");
+    api.settle(lb).await;
+    first.body[root].clone()
 }
 
 #[tokio::test]
