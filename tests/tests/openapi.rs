@@ -10,9 +10,9 @@ use test_support::{Replica, control_plane, venv};
 /// Generated calls of each operation, besides those for each attribute.
 const CALLS: u64 = 10;
 
-/// No answer is a server error, none has a status that the document does not name, and each has the shape it promises.
+/// No answer is a server error, and each has the content type and the shape that the document promises.
 #[tokio::test(flavor = "multi_thread")]
-async fn every_answer_is_one_that_the_document_names() -> Result<()> {
+async fn every_answer_has_the_shape_that_the_document_promises() -> Result<()> {
     let directory = tempfile::tempdir()?;
     let file = directory.path().join("octavia.db");
     let url = format!("sqlite://{}?mode=rwc", file.display());
@@ -25,12 +25,16 @@ async fn every_answer_is_one_that_the_document_names() -> Result<()> {
         .current_dir(directory.path())
         .arg("run")
         .arg(format!("http://{}/openapi.json", replica.api()?.address()))
-        .args(["--checks", "not_a_server_error,status_code_conformance"])
+        .args([
+            "--checks",
+            "not_a_server_error,response_schema_conformance,content_type_conformance",
+        ])
         .args(["--phases", "examples,coverage,fuzzing"])
         .args(["--max-examples", &rounds(CALLS).to_string()])
         // The same calls each time, so that a failure can be seen again.
         .args(["--seed", "1", "--generation-database", "none"])
-        .args(["--continue-on-failure", "--no-color", "--workers", "2"]);
+        // One worker: on threads, Python 3.11 now and then gives up parsing ("AST constructor recursion depth mismatch").
+        .args(["--continue-on-failure", "--no-color", "--workers", "1"]);
     let output = tokio::task::spawn_blocking(move || {
         command
             .output()

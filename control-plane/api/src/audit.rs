@@ -17,7 +17,7 @@ use crate::{Route, RouteKind};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RemoteAddress(pub SocketAddr);
 
-/// Extension of an answer: the id of the object that was made.
+/// Extension of an answer: the id of the object that was made, or what it is known by.
 #[derive(Debug, Clone)]
 pub(crate) struct CreatedId(pub(crate) String);
 

@@ -13,8 +13,8 @@ pub(crate) struct Choice {
     pub(crate) provider: String,
     pub(crate) topology: Topology,
     pub(crate) vnic_type: VnicType,
-    /// `None`: what the deployment allows.
-    valid_vip_networks: Option<Vec<NetworkId>>,
+    /// None: what the deployment allows.
+    valid_vip_networks: Vec<NetworkId>,
 }
 
 /// A provider that is not named is the flavor's, else the deployment's.
@@ -40,7 +40,7 @@ pub(crate) async fn choose(state: &ApiState, spec: &LoadBalancerCreate) -> Resul
         provider: provider.name.clone(),
         topology: state.config.topology,
         vnic_type: VnicType::Normal,
-        valid_vip_networks: None,
+        valid_vip_networks: Vec::new(),
     };
     if let Some((_, (_, profile))) = &flavor {
         let data = FlavorData::parse(&profile.data, &provider.name)?;
@@ -53,8 +53,8 @@ pub(crate) async fn choose(state: &ApiState, spec: &LoadBalancerCreate) -> Resul
     }
     if let Some(name) = &spec.availability_zone {
         let (_, profile) = zone(state, name).await?;
-        choice.valid_vip_networks =
-            ZoneData::parse(&profile.data, &provider.name)?.valid_vip_networks;
+        let data = ZoneData::parse(&profile.data, &provider.name)?;
+        choice.valid_vip_networks = data.valid_vip_networks;
     }
     Ok(choice)
 }
@@ -66,8 +66,10 @@ impl Choice {
         config: &ApiConfig,
         network: NetworkId,
     ) -> std::result::Result<(), Fault> {
-        let zone = self.valid_vip_networks.as_ref();
-        let valid = zone.unwrap_or(&config.valid_vip_networks);
+        let valid = match self.valid_vip_networks.as_slice() {
+            [] => &config.valid_vip_networks,
+            zone => zone,
+        };
         let allowed = (valid.is_empty() || valid.contains(&network))
             && !config.denylist_vip_networks.contains(&network);
         if allowed {

@@ -179,13 +179,13 @@ fn json_body(value: &Value) -> (&'static str, String) {
     ("application/json", value.to_string())
 }
 
-/// A JSON answer; one of 201 is `{"<root>": {"id": …}}`.
+/// A JSON answer; one of 201 is `{"<root>": {"id": …}}`, or has a name where that is what the object is known by.
 pub(crate) fn answer(status: StatusCode, value: &Value) -> Response<Body> {
     let mut response = Response::new(Body::from(value.to_string()));
     *response.status_mut() = status;
     if status == StatusCode::CREATED
         && let Some(created) = value.as_object().and_then(|root| root.values().next())
-        && let Some(id) = created["id"].as_str()
+        && let Some(id) = created["id"].as_str().or(created["name"].as_str())
     {
         response.extensions_mut().insert(CreatedId(id.to_owned()));
     }
@@ -239,6 +239,10 @@ impl From<StoreError> for ApiFault {
                 "An object named in the request was removed meanwhile.",
             ),
             StoreError::QuotaReached(resource) => Fault::QuotaReached(resource).into(),
+            StoreError::KeyUsed => Self::resource(
+                StatusCode::CONFLICT,
+                "Another request has used the Idempotency-Key meanwhile.",
+            ),
             other if other.is_transient() => {
                 tracing::warn!(error = %Chain(&other), "database is away or busy");
                 Self::unavailable("The database is busy or away; try again.")
@@ -308,7 +312,7 @@ impl From<IdentityError> for ApiFault {
 }
 
 /// An error with its causes, on one line.
-struct Chain<'a>(&'a dyn std::error::Error);
+pub(crate) struct Chain<'a>(pub(crate) &'a dyn std::error::Error);
 
 impl std::fmt::Display for Chain<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

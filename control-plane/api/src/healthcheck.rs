@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use crate::fault::empty;
+use crate::fault::{Chain, empty};
 
 /// `[healthcheck]`
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -120,12 +120,15 @@ async fn look(config: &HealthcheckConfig, store: &Store) -> Vec<Finding> {
         let asked = tokio::time::timeout(DATABASE_TIMEOUT, store.ping()).await;
         let details = match asked {
             Ok(Ok(())) => None,
-            Ok(Err(error)) => Some(error.to_string()),
-            Err(_) => Some("it does not answer in time".to_owned()),
+            Ok(Err(error)) => {
+                tracing::warn!(error = %Chain(&error), "health check: database is away");
+                Some(error.to_string())
+            }
+            Err(_) => {
+                tracing::warn!("health check: database does not answer in time");
+                Some("it does not answer in time".to_owned())
+            }
         };
-        if let Some(details) = &details {
-            tracing::warn!(details, "health check: database");
-        }
         findings.push(Finding {
             check: "OctaviaDBHealthcheck",
             healthy: details.is_none(),
@@ -160,7 +163,7 @@ enum Form {
 impl Form {
     /// The first form that is named; text when none is.
     fn of(headers: &HeaderMap) -> Self {
-        let named = headers.get_all(ACCEPT).iter().filter_map(|value| {
+        let mut named = headers.get_all(ACCEPT).iter().filter_map(|value| {
             let ranges = value.to_str().ok()?.split(',');
             ranges
                 .map(|range| range.split(';').next().unwrap_or_default().trim())
@@ -171,7 +174,7 @@ impl Form {
                     _ => None,
                 })
         });
-        named.take(1).next().unwrap_or(Self::Text)
+        named.next().unwrap_or(Self::Text)
     }
 }
 

@@ -201,7 +201,7 @@ fn operation(
     }
     let (status, description, content) = match (subject, method.as_str()) {
         (Subject::Collection(name) | Subject::List(name), "GET") => {
-            operation["parameters"] = list_parameters();
+            operation["parameters"] = list_parameters(name, resources);
             (
                 "200",
                 format!("Objects: {name}"),
@@ -228,7 +228,7 @@ fn operation(
             ("202", "The members become these".to_owned(), None)
         }
         (Subject::Item(name), "GET") => {
-            operation["parameters"] = json!([fields()]);
+            operation["parameters"] = fields_of(name);
             ("200", format!("The {name}"), Some(one(name)))
         }
         (Subject::Item(name), "PUT") => {
@@ -310,28 +310,38 @@ const fn suffix(form: Form) -> &'static str {
     }
 }
 
-fn fields() -> Value {
-    json!({
+/// A parameter of its own for what selects fields; quotas are shown whole.
+fn fields_of(name: &str) -> Value {
+    if name == "quota" {
+        return json!([]);
+    }
+    json!([{
         "name": "fields", "in": "query", "explode": true,
         "schema": {"type": "array", "items": {"type": "string"}},
         "description": "Only these attributes",
-    })
+    }])
 }
 
-fn list_parameters() -> Value {
+fn list_parameters(name: &str, resources: &[Resource]) -> Value {
     let text = |name: &str, description: &str| json!({"name": name, "in": "query", "description": description, "schema": {"type": "string"}});
-    json!([
-        text("limit", "Objects of a page at most"),
-        text("marker", "The object the page starts after"),
-        text("page_reverse", "`True`: the page before the marker"),
-        text("sort", "key[:asc|desc], several with commas"),
-        fields(),
-        {
-            "name": "filters", "in": "query", "style": "form", "explode": true,
-            "description": "Any attribute and the value it must have; tags, tags-any, not-tags, not-tags-any",
-            "schema": {"type": "object", "additionalProperties": {"type": "string"}},
-        },
-    ])
+    let mut parameters = fields_of(name);
+    let paged = resources
+        .iter()
+        .any(|resource| resource.name == name && resource.links.is_some());
+    if let Some(list) = parameters.as_array_mut().filter(|_| paged) {
+        list.extend([
+            text("limit", "Objects of a page at most"),
+            text("marker", "The object the page starts after"),
+            text("page_reverse", "`True`: the page before the marker"),
+            text("sort", "key[:asc|desc], several with commas"),
+            json!({
+                "name": "filters", "in": "query", "style": "form", "explode": true,
+                "description": "Any attribute and the value it must have; tags, tags-any, not-tags, not-tags-any",
+                "schema": {"type": "object", "additionalProperties": {"type": "string"}},
+            }),
+        ]);
+    }
+    parameters
 }
 
 fn schemas(resources: &[Resource]) -> Map<String, Value> {

@@ -146,7 +146,11 @@ impl Page {
                 reverse: features.pagination && request.parameter("page_reverse") == Some("True"),
             },
             key,
-            fields: fields(request),
+            fields: match key {
+                Key::Id | Key::Name => fields(request),
+                // Quotas are shown whole, one by one and in lists.
+                Key::ProjectId => Vec::new(),
+            },
         })
     }
 

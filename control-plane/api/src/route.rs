@@ -93,6 +93,10 @@ impl Route {
             .split('/')
             .map(|segment| query_string::decode(segment, false))
             .collect();
+        // No database is asked for what not every one can hold.
+        if segments.iter().any(|segment| segment.contains('\0')) {
+            return None;
+        }
         if let Some(last) = segments.last_mut()
             && let Some(stem) = last.strip_suffix(".json")
         {
@@ -481,6 +485,8 @@ mod tests {
             "/v2/lbaas/providers/amphora",
             "/v2/lbaas/loadbalancers//stats/x",
             "//v2",
+            "/v2/lbaas/quotas/a%00b",
+            "/v2/lbaas/availabilityzones/%00",
         ] {
             assert_eq!(Route::parse(path), None, "{path}");
         }

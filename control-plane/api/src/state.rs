@@ -8,8 +8,8 @@ use lb_store::Store;
 use serde::{Deserialize, Serialize};
 
 use crate::policy::Policy;
-
 use crate::{CorsConfig, HealthcheckConfig};
+
 #[derive(Clone)]
 pub struct ApiState {
     pub store: Store,

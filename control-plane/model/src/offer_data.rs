@@ -28,8 +28,8 @@ pub struct ZoneData {
     pub compute_zone: Option<String>,
     pub volume_zone: Option<String>,
     pub management_network: Option<NetworkId>,
-    /// Instead of what the deployment allows.
-    pub valid_vip_networks: Option<Vec<NetworkId>>,
+    /// Instead of what the deployment allows, unless there are none.
+    pub valid_vip_networks: Vec<NetworkId>,
 }
 
 const TOPOLOGY: &str = "loadbalancer_topology";
@@ -138,9 +138,11 @@ impl ZoneData {
             compute_zone: options.get(COMPUTE_ZONE, text_of)?,
             volume_zone: options.get(VOLUME_ZONE, text_of)?,
             management_network: options.get(MANAGEMENT_NETWORK, network)?,
-            valid_vip_networks: options.get(VIP_NETWORKS, |value| {
-                value.as_array()?.iter().map(network).collect()
-            })?,
+            valid_vip_networks: options
+                .get(VIP_NETWORKS, |value| {
+                    value.as_array()?.iter().map(network).collect()
+                })?
+                .unwrap_or_default(),
         })
     }
 
@@ -148,7 +150,7 @@ impl ZoneData {
     pub fn networks(&self) -> impl Iterator<Item = NetworkId> + '_ {
         self.management_network
             .into_iter()
-            .chain(self.valid_vip_networks.iter().flatten().copied())
+            .chain(self.valid_vip_networks.iter().copied())
     }
 }
 

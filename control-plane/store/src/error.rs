@@ -22,6 +22,9 @@ pub enum StoreError {
     /// An object with this id exists already.
     #[error("an object with this id exists already")]
     Duplicate,
+    /// Another request has created something under the key of the receipt.
+    #[error("the idempotency key was used by another request")]
+    KeyUsed,
     /// A row that is written names one that does not exist, or one that is removed is named by another.
     #[error("an object names one that does not exist")]
     BrokenReference,
@@ -53,6 +56,7 @@ impl StoreError {
             Self::OutcomeUnknown(_) => true,
             Self::Corrupt { .. }
             | Self::Duplicate
+            | Self::KeyUsed
             | Self::BrokenReference
             | Self::UnknownColumn(_)
             | Self::InvalidFilter { .. }

@@ -50,7 +50,7 @@ impl Store {
         self.insert_graph_once(graph, None).await
     }
 
-    /// As [`Store::insert_graph`], with a receipt; [`StoreError::Duplicate`] when its key is used.
+    /// As [`Store::insert_graph`], with a receipt; [`StoreError::KeyUsed`] when its key is.
     pub async fn insert_graph_once(
         &self,
         graph: &Graph,
@@ -182,7 +182,7 @@ impl Store {
         self.change_graph_once(id, now, None, f).await
     }
 
-    /// As [`Store::change_graph`], with a receipt; [`StoreError::Duplicate`] when its key is used.
+    /// As [`Store::change_graph`], with a receipt; [`StoreError::KeyUsed`] when its key is.
     pub async fn change_graph_once<T, E, F>(
         &self,
         id: LoadBalancerId,

@@ -4,7 +4,7 @@
 //! balancer that is `DELETED` uses nothing: its row lets go of an offer that is removed.
 
 use lb_model::{Offer, OfferKind, Profile, ProfileId, ProvisioningStatus, Timestamp};
-use sea_orm::sea_query::{Expr, ExprTrait, Query as Sql};
+use sea_orm::sea_query::{Expr, ExprTrait, InsertStatement, Query as Sql};
 use sea_orm::{ConnectionTrait, EntityTrait};
 
 use crate::list::{columns, select};
@@ -99,6 +99,7 @@ impl Store {
         Ok(profile.map(|profile| (offer, profile)))
     }
 
+    /// [`StoreError::KeyUsed`]: the key of the receipt is used.
     pub async fn insert_profile(
         &self,
         kind: OfferKind,
@@ -123,18 +124,12 @@ impl Store {
                 data.as_str().into(),
                 now.as_micros().into(),
             ]);
-        let (table, key) = (profile_table(kind), id.to_string());
-        in_transaction!(self, txn, unsure => {
-            if unsure && exists(&txn, table, "id", &key).await? {
-                return Ok(End::Rollback(()));
-            }
-            txn.execute(&insert).await?;
-            receipts::write(&txn, receipt, now).await?;
-            Ok(End::Commit(()))
-        })
+        self.insert_row(profile_table(kind), &id.to_string(), insert, receipt, now)
+            .await
     }
 
-    /// [`StoreError::Duplicate`]: the name is taken, or the key of the receipt. [`StoreError::BrokenReference`]: there is no such profile.
+    /// [`StoreError::Duplicate`]: the name is taken. [`StoreError::KeyUsed`]: the key of the receipt is.
+    /// [`StoreError::BrokenReference`]: there is no such profile.
     pub async fn insert_offer(
         &self,
         kind: OfferKind,
@@ -168,9 +163,21 @@ impl Store {
                 profile_id.to_string().into(),
                 now.as_micros().into(),
             ]);
-        let (table, key) = (offer_table(kind), id.to_string());
+        self.insert_row(offer_table(kind), &id.to_string(), insert, receipt, now)
+            .await
+    }
+
+    /// The row, and the receipt of the request that asked for it.
+    async fn insert_row(
+        &self,
+        table: &'static str,
+        id: &str,
+        insert: InsertStatement,
+        receipt: Option<&Receipt>,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
         in_transaction!(self, txn, unsure => {
-            if unsure && exists(&txn, table, "id", &key).await? {
+            if unsure && exists(&txn, table, "id", id).await? {
                 return Ok(End::Rollback(()));
             }
             txn.execute(&insert).await?;

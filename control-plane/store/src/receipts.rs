@@ -26,7 +26,7 @@ pub struct Receipt {
     pub key: String,
     /// Tells requests apart.
     pub fingerprint: String,
-    /// Path of the object.
+    /// What kind of object was created, and what it is known by.
     pub location: String,
 }
 
@@ -78,7 +78,7 @@ impl Store {
     }
 }
 
-/// [`StoreError::Duplicate`] when another request had the key first.
+/// [`StoreError::KeyUsed`] when another request had the key first.
 pub(crate) async fn write<C: ConnectionTrait>(
     txn: &C,
     receipt: Option<&Receipt>,
@@ -95,10 +95,14 @@ pub(crate) async fn write<C: ConnectionTrait>(
         location: receipt.location.clone(),
         created_at: now.as_micros(),
     };
-    Entity::insert(row.into_active_model())
+    let written = Entity::insert(row.into_active_model())
         .exec_without_returning(txn)
-        .await?;
-    Ok(())
+        .await;
+    match written.map_err(StoreError::from) {
+        Ok(_) => Ok(()),
+        Err(StoreError::Duplicate) => Err(StoreError::KeyUsed),
+        Err(error) => Err(error),
+    }
 }
 
 /// Removes a receipt that is no longer remembered.

@@ -5,7 +5,7 @@ use axum::http::{Response, StatusCode};
 use lb_model::change::{self, GraphSeed, build_graph};
 use lb_model::spec::{Field, GraphPool, LoadBalancerCreate, LoadBalancerUpdate};
 use lb_model::{Fault, Graph, LoadBalancerId, Resource, SubnetId, Vip};
-use lb_store::{LoadBalancerRow, Query, Receipt, Store};
+use lb_store::{LoadBalancerRow, Query, Receipt, Store, StoreError};
 use serde_json::{Value, json};
 
 use super::collection::{self, Collection, Stored, Target};
@@ -92,7 +92,8 @@ pub(super) async fn show_created(request: &Request, text: &str) -> Result<Respon
 }
 
 /// The port, then the row; without the row the port goes again. A write is not dropped when its caller hangs up, so
-/// neither stays alone.
+/// neither stays alone. When nobody knows whether there is a row, the port stays: a load balancer may be using it, and
+/// without one the worker's sweep removes it.
 async fn make(
     state: &ApiState,
     plan: VipPlan,
@@ -114,7 +115,8 @@ async fn make(
         .insert_graph_once(&graph, receipt.as_ref())
         .await
     {
-        if graph.load_balancer.vip.port_is_ours {
+        let unsure = matches!(error, StoreError::OutcomeUnknown(_));
+        if graph.load_balancer.vip.port_is_ours && !unsure {
             let port = graph.load_balancer.vip.port_id;
             if let Err(error) = state.network.delete_port(port).await {
                 tracing::warn!(%port, %error, "VIP port of a load balancer that was not stored stays");

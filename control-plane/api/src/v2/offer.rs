@@ -127,7 +127,10 @@ fn missing(kind: OfferKind, text: &str) -> Fault {
 fn taken(kind: OfferKind, name: &str, error: StoreError) -> ApiFault {
     match error {
         StoreError::Duplicate => Fault::AlreadyExists {
-            kind: kind.root(),
+            kind: match kind {
+                OfferKind::Flavor => "flavor",
+                OfferKind::AvailabilityZone => "availability zone",
+            },
             name: name.to_owned(),
         }
         .into(),

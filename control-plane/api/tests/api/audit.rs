@@ -1,68 +1,19 @@
 //! What the log says of writes, and which ids its lines carry.
 
-use std::io::Write;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::Request;
 use lb_api::RemoteAddress;
 use serde_json::{Value, json};
-use tracing::subscriber::DefaultGuard;
 
+use crate::log::Log;
 use crate::support::{Answer, Api, MemberOf, SUBNET, id_of};
 
 const LOAD_BALANCERS: &str = "/v2/lbaas/loadbalancers";
 const GLOBAL: &str = "req-8f2b7a4e-1c3d-4e5f-8a9b-0c1d2e3f4a5b";
-
-/// Everything that is logged on this thread.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        let mut log = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        log.extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
-impl Log {
-    fn start(filter: &str) -> (Self, DefaultGuard) {
-        let log = Self::default();
-        let writer = log.clone();
-        let subscriber = tracing_subscriber::fmt()
-            .json()
-            .with_env_filter(filter)
-            .with_writer(move || writer.clone())
-            .finish();
-        (log, tracing::subscriber::set_default(subscriber))
-    }
-
-    fn text(&self) -> String {
-        let log = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        String::from_utf8(log.clone()).unwrap()
-    }
-
-    fn lines(&self) -> Vec<Value> {
-        self.text()
-            .lines()
-            .map(|line| serde_json::from_str(line).unwrap())
-            .collect()
-    }
-
-    fn records(&self) -> Vec<Value> {
-        self.lines()
-            .into_iter()
-            .filter(|line| line["target"] == "audit")
-            .collect()
-    }
-}
 
 async fn send(api: &Api, method: &str, path: &str, token: &str, body: Value) -> Answer {
     let mut request = Request::builder()
@@ -143,6 +94,32 @@ async fn a_failover_is_one_record() {
     assert_eq!(records.len(), 1, "{}", log.text());
     assert_eq!(records[0]["fields"]["action"], "update/failover");
     assert_eq!(records[0]["fields"]["outcome"], "success");
+}
+
+#[tokio::test]
+async fn an_availability_zone_is_recorded_by_its_name_from_create_to_delete() {
+    let api = Api::new().await;
+    let profile = json!({
+        "name": "p", "provider_name": "amphora", "availability_zone_data": "{}",
+    });
+    let body = json!({"availability_zone_profile": profile});
+    let profile = api.post("/v2/lbaas/availabilityzoneprofiles", body).await;
+    let profile_id = id_of(&profile.body["availability_zone_profile"]);
+    let (log, _guard) = Log::start("error,audit=info");
+    let zones = "/v2/lbaas/availabilityzones";
+    let zone = json!({"name": "west", "availability_zone_profile_id": profile_id});
+    let created = api.post(zones, json!({"availability_zone": zone})).await;
+    assert_eq!(created.status, 201, "{}", created.text);
+    api.delete(&format!("{zones}/west")).await;
+    let found: Vec<Value> = log
+        .records()
+        .iter()
+        .map(|record| json!([record["fields"]["action"], record["fields"]["target_id"]]))
+        .collect();
+    assert_eq!(
+        found,
+        [json!(["create", "west"]), json!(["delete", "west"])]
+    );
 }
 
 #[tokio::test]

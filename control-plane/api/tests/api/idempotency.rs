@@ -5,8 +5,10 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::http::Request;
 use futures_util::future::join_all;
+use lb_store::testing::{FaultPlan, StoreFaults};
 use serde_json::{Value, json};
 
+use crate::log::Log;
 use crate::support::{Answer, Api, MemberOf, PROJECT, SUBNET, id_of};
 
 async fn post(api: &Api, path: &str, key: &str, body: &Value) -> Answer {
@@ -59,6 +61,7 @@ async fn creates_sent_at_the_same_time_with_one_key_make_one_load_balancer() {
     let api = Api::new().await;
     let path = "/v2/lbaas/loadbalancers";
     let body = full();
+    let (log, _guard) = Log::start("warn");
     let calls = (0..8).map(|_| post(&api, path, "key", &body));
     let answers = join_all(calls).await;
     let mut ids: Vec<&str> = answers
@@ -70,9 +73,34 @@ async fn creates_sent_at_the_same_time_with_one_key_make_one_load_balancer() {
         .collect();
     ids.dedup();
     assert_eq!(ids.len(), 1);
+    assert_eq!(log.text(), "");
     assert_eq!(api.network.ports().len(), 1);
     let list = api.get(path).await;
     assert_eq!(list.body["loadbalancers"].as_array().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn a_create_whose_commit_was_lost_keeps_its_port_and_is_answered_when_it_is_sent_again() {
+    let api = Api::new().await;
+    let faults = StoreFaults::default();
+    let lossy = api.with_faults(&faults);
+    let path = "/v2/lbaas/loadbalancers";
+    faults.set(FaultPlan::LoseAfterForGood(1));
+    let body = full();
+    let unsure = lossy.post(path, body.clone()).await;
+    assert_eq!(unsure.status, 503, "{}", unsure.text);
+    let list = api.get(path).await;
+    let stored = &list.body["loadbalancers"][0];
+    let ports = api.network.ports();
+    assert_eq!(ports.len(), 1);
+    assert_eq!(stored["vip_port_id"], ports[0].id.to_string());
+
+    faults.set(FaultPlan::LoseAfterForGood(1));
+    let first = post(&lossy, path, "key", &body).await;
+    assert_eq!(first.status, 201, "{}", first.text);
+    let again = post(&api, path, "key", &body).await;
+    assert_eq!((again.status.as_u16(), &again.body), (201, &first.body));
+    assert_eq!(api.network.ports().len(), 2);
 }
 
 #[tokio::test]
@@ -95,57 +123,63 @@ async fn another_request_under_a_used_key_is_a_conflict() {
 
 #[tokio::test]
 async fn every_kind_of_object_is_made_once() {
-    let api = Api::new().await;
+    let api = Api::serving_everything().await;
     let lb = api.load_balancer(json!({})).await;
     let lb = id_of(&lb);
     let listener = json!({"loadbalancer_id": lb, "protocol": "HTTP", "protocol_port": 80});
+    let listener = made_once(&api, lb, "/v2/lbaas/listeners", "listener", listener).await;
     let pool = json!({"loadbalancer_id": lb, "protocol": "HTTP", "lb_algorithm": "ROUND_ROBIN"});
-    let made = api
-        .create("/v2/lbaas/pools", "pool", lb, pool.clone())
-        .await;
-    let pool_id = id_of(&made);
-    let members = format!("/v2/lbaas/pools/{pool_id}/members");
+    let pool = made_once(&api, lb, "/v2/lbaas/pools", "pool", pool).await;
+    let members = format!("/v2/lbaas/pools/{}/members", id_of(&pool));
+    let member = json!({"address": "10.0.0.9", "protocol_port": 80});
+    made_once(&api, lb, &members, "member", member).await;
     let monitor = json!({
-        "pool_id": pool_id, "type": "HTTP", "delay": 5, "timeout": 2, "max_retries": 3,
+        "pool_id": pool["id"], "type": "HTTP", "delay": 5, "timeout": 2, "max_retries": 3,
     });
-    let profile = json!({"name": "p", "provider_name": "amphora", "flavor_data": "{}"});
-    let zone_profile = json!({
-        "name": "p", "provider_name": "amphora", "availability_zone_data": "{}",
-    });
-    for (path, root, object) in [
-        ("/v2/lbaas/listeners", "listener", listener),
-        ("/v2/lbaas/pools", "pool", pool),
+    let monitors = "/v2/lbaas/healthmonitors";
+    made_once(&api, lb, monitors, "healthmonitor", monitor).await;
+    let policy = json!({"listener_id": listener["id"], "action": "REJECT"});
+    let policy = made_once(&api, lb, "/v2/lbaas/l7policies", "l7policy", policy).await;
+    let rules = format!("/v2/lbaas/l7policies/{}/rules", id_of(&policy));
+    let rule = json!({"type": "PATH", "compare_type": "STARTS_WITH", "value": "/a"});
+    made_once(&api, lb, &rules, "rule", rule).await;
+    for (offers, offer, profiles, profile, data, profile_id) in [
         (
-            members.as_str(),
-            "member",
-            json!({"address": "10.0.0.9", "protocol_port": 80}),
+            "/v2/lbaas/flavors",
+            "flavor",
+            "/v2/lbaas/flavorprofiles",
+            "flavorprofile",
+            "flavor_data",
+            "flavor_profile_id",
         ),
-        ("/v2/lbaas/healthmonitors", "healthmonitor", monitor),
-        ("/v2/lbaas/flavorprofiles", "flavorprofile", profile),
         (
+            "/v2/lbaas/availabilityzones",
+            "availability_zone",
             "/v2/lbaas/availabilityzoneprofiles",
             "availability_zone_profile",
-            zone_profile,
+            "availability_zone_data",
+            "availability_zone_profile_id",
         ),
     ] {
-        let body = json!({ root: object });
-        let first = post(&api, path, path, &body).await;
-        assert_eq!(first.status, 201, "{path}: {}", first.text);
-        let again = post(&api, path, path, &body).await;
-        assert_eq!(again.status, 201, "{path}: {}", again.text);
-        assert_eq!(again.body, first.body, "{path}");
-        api.settle(lb).await;
+        let object = json!({"name": "p", "provider_name": "amphora", data: "{}"});
+        let made = made_once(&api, lb, profiles, profile, object).await;
+        let object = json!({"name": "o", profile_id: made["id"]});
+        made_once(&api, lb, offers, offer, object.clone()).await;
+        let taken = post(&api, offers, "other key", &json!({ offer: object })).await;
+        assert_eq!(taken.status, 409, "{}", taken.text);
     }
-    let profiles = api.get("/v2/lbaas/flavorprofiles").await.body;
-    let profile_id = profiles["flavorprofiles"][0]["id"].clone();
-    let flavor = json!({"flavor": {"name": "f", "flavor_profile_id": profile_id}});
-    for _ in 0..2 {
-        let made = post(&api, "/v2/lbaas/flavors", "flavor", &flavor).await;
-        assert_eq!(made.status, 201, "{}", made.text);
-        assert_eq!(made.body["flavor"]["name"], "f");
-    }
-    let taken = post(&api, "/v2/lbaas/flavors", "flavor 2", &flavor).await;
-    assert_eq!(taken.status, 409);
+}
+
+/// Asks twice, and lets the worker finish.
+async fn made_once(api: &Api, lb: &str, path: &str, root: &str, object: Value) -> Value {
+    let body = json!({ root: object });
+    let first = post(api, path, path, &body).await;
+    assert_eq!(first.status, 201, "{path}: {}", first.text);
+    let again = post(api, path, path, &body).await;
+    assert_eq!(again.status, 201, "{path}: {}", again.text);
+    assert_eq!(again.body, first.body, "{path}");
+    api.settle(lb).await;
+    first.body[root].clone()
 }
 
 #[tokio::test]

@@ -18,6 +18,7 @@ mod l7rules;
 mod listeners;
 mod lists;
 mod load_balancers;
+mod log;
 mod members;
 mod negotiation;
 mod network_lookups;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use lb_drivers::identity::NoIdentity;
 use serde_json::{Value, json};
 
 use crate::support::{Api, MemberOf, NETWORK, OTHER_NETWORK, PROJECT, SUBNET, id_of, keys};
@@ -187,7 +188,10 @@ async fn names_are_unique_and_profiles_must_be_there() {
         assert_eq!(refused.status, 409);
         assert_eq!(
             refused.fault(),
-            format!("A {} of small already exists.", kind.offer)
+            format!(
+                "A {} of small already exists.",
+                kind.offer.replace('_', " ")
+            )
         );
         let orphan = json!({"name": "x", kind.profile_id: crate::support::ABSENT});
         assert_eq!(
@@ -312,6 +316,29 @@ async fn a_zone_limits_the_networks_of_a_vip() {
     let path = "/v2/lbaas/availabilityzones/west%20side";
     assert_eq!(api.get(path).await.body["availability_zone"], zone);
     assert_eq!(api.delete(path).await.status, 204);
+}
+
+#[tokio::test]
+async fn a_zone_that_names_no_networks_leaves_it_to_the_deployment() {
+    let configure = |config: &mut lb_api::ApiConfig| {
+        config.valid_vip_networks = vec![OTHER_NETWORK.parse().unwrap()];
+    };
+    let api = Api::with(configure, Arc::new(NoIdentity)).await;
+    for (zone, networks, status) in [
+        ("silent", "{}".to_owned(), 400),
+        ("none", r#"{"valid_vip_networks": []}"#.to_owned(), 400),
+        (
+            "own",
+            format!(r#"{{"valid_vip_networks": ["{NETWORK}"]}}"#),
+            201,
+        ),
+    ] {
+        ZONE.new_offer(&api, zone, &networks).await;
+        let create = json!({"vip_subnet_id": SUBNET, "availability_zone": zone});
+        let path = "/v2/lbaas/loadbalancers";
+        let answer = api.post(path, json!({ "loadbalancer": create })).await;
+        assert_eq!(answer.status, status, "{zone}: {}", answer.text);
+    }
 }
 
 #[tokio::test]

@@ -105,6 +105,8 @@ async fn projects_with_a_row_are_listed_in_pages_marked_by_project() {
     let rest = api.get("/v2/quotas?limit=2&marker=b").await;
     assert_eq!(rest.body["quotas"][0]["project_id"], "c");
     assert_eq!(api.get("/v2/quotas?marker=x").await.status, 400);
+    let whole = api.get("/v2/quotas?fields=pool").await;
+    assert_eq!(keys(&whole.body["quotas"][0]), KEYS);
     let one = api.get("/v2/quotas?project_id=b").await;
     assert_eq!(one.body["quotas"].as_array().unwrap().len(), 1);
 }

@@ -20,7 +20,7 @@ use lb_model::{
     Timestamp,
 };
 use lb_store::Store;
-use lb_store::testing::TestDatabase;
+use lb_store::testing::{StoreFaults, TestDatabase};
 use serde_json::{Value, json};
 use tower::ServiceExt;
 use uuid::Uuid;
@@ -115,10 +115,17 @@ impl Api {
 
     /// The same API as somebody else meets it.
     pub(crate) fn as_caller(&self, identity: Arc<dyn Identity>) -> Self {
-        let state = ApiState {
-            identity,
-            ..self.state.clone()
-        };
+        self.but(|state| state.identity = identity)
+    }
+
+    /// The same API, whose transactions go wrong as `faults` say.
+    pub(crate) fn with_faults(&self, faults: &StoreFaults) -> Self {
+        self.but(|state| state.store = state.store.clone().with_faults(faults.clone()))
+    }
+
+    fn but(&self, change: impl FnOnce(&mut ApiState)) -> Self {
+        let mut state = self.state.clone();
+        change(&mut state);
         Self {
             store: self.store.clone(),
             network: self.network.clone(),

@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use sea_orm::{DbErr, RuntimeErr, SqlxError};
+use sea_orm::{ConnAcquireErr, DbErr, RuntimeErr, SqlxError};
 use tokio::sync::Notify;
 
 use crate::StoreError;
@@ -22,6 +22,8 @@ pub enum FaultPlan {
     LoseBefore(u64),
     /// The connection is lost with the commit made and not acknowledged; the store may try again.
     LoseAfter(u64),
+    /// As [`FaultPlan::LoseAfter`], and no further transaction begins.
+    LoseAfterForGood(u64),
     /// The caller dies before: it never returns, and [`StoreFaults::died`] tells.
     DieBefore(u64),
     /// The caller dies with the transaction committed.
@@ -62,6 +64,7 @@ impl StoreFaults {
         match plan {
             FaultPlan::FailBefore(n) if n == number => Err(StoreError::Connect(lost())),
             FaultPlan::LoseBefore(n) if n == number => Err(StoreError::Database(lost())),
+            FaultPlan::LoseAfterForGood(n) if n < number => Err(StoreError::Database(closed())),
             FaultPlan::DieBefore(n) if n == number => self.die().await,
             _ => Ok(()),
         }
@@ -73,7 +76,9 @@ impl StoreFaults {
         let plan = *self.plan();
         match plan {
             FaultPlan::FailAfter(n) if n == number => Err(StoreError::Connect(lost())),
-            FaultPlan::LoseAfter(n) if n == number => Err(StoreError::of_commit(lost())),
+            FaultPlan::LoseAfter(n) | FaultPlan::LoseAfterForGood(n) if n == number => {
+                Err(StoreError::of_commit(lost()))
+            }
             FaultPlan::DieAfter(n) if n == number => self.die().await,
             _ => Ok(()),
         }
@@ -87,6 +92,11 @@ impl StoreFaults {
     fn plan(&self) -> std::sync::MutexGuard<'_, FaultPlan> {
         self.0.plan.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// There is no pool of connections any more.
+fn closed() -> DbErr {
+    DbErr::ConnectionAcquire(ConnAcquireErr::ConnectionClosed)
 }
 
 fn lost() -> DbErr {

@@ -38,14 +38,14 @@ async fn a_receipt_is_there_when_its_object_is_and_only_then() {
     });
     let find = async |key: &str| store.receipt("project", key, at(1)).await.unwrap();
     let graph = plain_graph(ProvisioningStatus::Active);
-    let first = receipt("first", "/v2/one");
+    let first = receipt("first", "listeners/1");
     store.insert_graph_once(&graph, Some(&first)).await.unwrap();
     assert_eq!(find("first").await, Some(first));
     assert_eq!(store.receipt("other", "first", at(1)).await.unwrap(), None);
-    let second = receipt("second", "/v2/two");
+    let second = receipt("second", "listeners/2");
     add_listener(&store, &graph, &second, 80).await.unwrap();
     assert_eq!(find("second").await, Some(second));
-    let third = receipt("third", "/v2/three");
+    let third = receipt("third", "listeners/3");
     assert!(matches!(
         add_listener(&store, &graph, &third, 81).await,
         Err(StoreError::QuotaReached(Resource::Listener))
@@ -66,13 +66,13 @@ async fn of_creates_with_one_key_at_once_one_succeeds() {
         };
         tasks.spawn(async move {
             let graph = plain_graph(ProvisioningStatus::Active);
-            let location = format!("/v2/{}", graph.load_balancer.id);
+            let location = format!("loadbalancers/{}", graph.load_balancer.id);
             let created = store
                 .insert_graph_once(&graph, Some(&receipt("key", &location)))
                 .await;
             match created {
                 Ok(()) => Some(location),
-                Err(StoreError::Duplicate) => None,
+                Err(StoreError::KeyUsed) => None,
                 Err(error) => panic!("{error}"),
             }
         });
@@ -91,7 +91,7 @@ async fn a_key_may_be_used_again_after_its_time_and_its_receipt_is_purged() {
     let store = &database.store;
     let graph = plain_graph(ProvisioningStatus::Active);
     store
-        .insert_graph_once(&graph, Some(&receipt("key", "/v2/old")))
+        .insert_graph_once(&graph, Some(&receipt("key", "loadbalancers/old")))
         .await
         .unwrap();
     let born = graph.load_balancer.created_at;
@@ -107,7 +107,7 @@ async fn a_key_may_be_used_again_after_its_time_and_its_receipt_is_purged() {
     assert_eq!(store.receipt("project", "key", over).await.unwrap(), None);
     let mut again = plain_graph(ProvisioningStatus::Active);
     again.load_balancer.created_at = over;
-    let new = receipt("key", "/v2/new");
+    let new = receipt("key", "loadbalancers/new");
     store.insert_graph_once(&again, Some(&new)).await.unwrap();
     assert_eq!(
         store.receipt("project", "key", over).await.unwrap(),
