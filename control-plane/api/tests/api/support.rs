@@ -115,10 +115,21 @@ impl Api {
 
     /// The same API as somebody else meets it.
     pub(crate) fn as_caller(&self, identity: Arc<dyn Identity>) -> Self {
-        let state = ApiState {
+        self.with_state(ApiState {
             identity,
             ..self.state.clone()
-        };
+        })
+    }
+
+    /// The same API with another network service behind it.
+    pub(crate) fn on_network(&self, network: Arc<dyn Network>) -> Self {
+        self.with_state(ApiState {
+            network,
+            ..self.state.clone()
+        })
+    }
+
+    fn with_state(&self, state: ApiState) -> Self {
         Self {
             store: self.store.clone(),
             network: self.network.clone(),
