@@ -83,6 +83,10 @@ const TEST: &[Need] = &[
         packages: &["postgresql"],
     },
     Need {
+        present: || Path::new("/usr/lib/rabbitmq/bin/rabbitmq-server").exists(),
+        packages: &["rabbitmq-server"],
+    },
+    Need {
         present: || answers("setpriv", &["--version"]),
         packages: &["util-linux"],
     },
@@ -170,6 +174,7 @@ const VENVS: &[(&str, &str)] = &[
     ("venv-keystone", "tests/requirements-keystone.txt"),
     ("venv-tempest", "tests/requirements-tempest.txt"),
     ("venv-openapi", "tests/requirements-openapi.txt"),
+    ("venv-heat", "tests/requirements-heat.txt"),
 ];
 
 /// The stock clients of Octavia.

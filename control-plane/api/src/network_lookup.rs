@@ -1,11 +1,14 @@
 //! Networks, subnets and ports as the network service would show them: read-only, for a stack that has none beside
 //! it, so that the stock client finds names and ids at the one endpoint it is given.
 
+use std::collections::BTreeSet;
+
 use axum::body::Body;
 use axum::http::{Response, StatusCode};
 use lb_drivers::network::{Port, PortFilter, Subnet, TenantNetwork};
 use lb_model::spec::parse_uuid;
 use serde_json::{Map, Value, json};
+use uuid::Uuid;
 
 use crate::Route;
 use crate::fault::{ApiFault, Result, answer};
@@ -21,15 +24,26 @@ const CONTROL: [&str; 6] = [
     "fields",
 ];
 
+/// Ids of one request: each is a question to the driver.
+const MOST_IDS: usize = 100;
+
 pub(crate) async fn handle(request: &Request, route: &Route) -> Result<Response<Body>> {
     let network = &request.state.network;
     let body = match route {
         Route::Networks => {
-            let items = network.list_networks().await?;
+            let mut found = Vec::new();
+            match ids(request)? {
+                None => found = network.list_networks().await?,
+                Some(ids) => {
+                    for id in ids {
+                        found.extend(network.network(id.into()).await?);
+                    }
+                }
+            }
             list(
                 request,
                 "networks",
-                items.iter().map(view_network).collect(),
+                found.iter().map(view_network).collect(),
             )?
         }
         Route::Network(id) => {
@@ -45,8 +59,16 @@ pub(crate) async fn handle(request: &Request, route: &Route) -> Result<Response<
             )?
         }
         Route::Subnets => {
-            let items = network.list_subnets().await?;
-            list(request, "subnets", items.iter().map(view_subnet).collect())?
+            let mut found = Vec::new();
+            match ids(request)? {
+                None => found = network.list_subnets().await?,
+                Some(ids) => {
+                    for id in ids {
+                        found.extend(network.subnet(id.into()).await?);
+                    }
+                }
+            }
+            list(request, "subnets", found.iter().map(view_subnet).collect())?
         }
         Route::Subnet(id) => {
             let found = match parse_uuid(id) {
@@ -61,8 +83,16 @@ pub(crate) async fn handle(request: &Request, route: &Route) -> Result<Response<
             )?
         }
         Route::Ports => {
-            let items = network.list_ports(&PortFilter::default()).await?;
-            list(request, "ports", items.iter().map(view_port).collect())?
+            let mut found = Vec::new();
+            match ids(request)? {
+                None => found = network.list_ports(&PortFilter::default()).await?,
+                Some(ids) => {
+                    for id in ids {
+                        found.extend(network.port(id.into()).await?);
+                    }
+                }
+            }
+            list(request, "ports", found.iter().map(view_port).collect())?
         }
         Route::Port(id) => {
             let found = match parse_uuid(id) {
@@ -86,6 +116,27 @@ fn show(root: &str, kind: &'static str, id: &str, found: Option<Value>) -> Resul
     let id: String = id.chars().take(255).collect();
     let item = found.ok_or_else(|| ApiFault::network_not_found(kind, &id))?;
     Ok(json!({root: item}))
+}
+
+/// The ids that a list is filtered by, each once: these objects are asked for by id, which also finds what the driver
+/// does not list. `None` without such a filter; what is no UUID is the id of nothing.
+fn ids(request: &Request) -> Result<Option<BTreeSet<Uuid>>> {
+    let given: Vec<&str> = request
+        .query
+        .iter()
+        .filter(|(name, _)| name == "id")
+        .map(|(_, value)| value.as_str())
+        .collect();
+    if given.is_empty() {
+        return Ok(None);
+    }
+    let ids: BTreeSet<Uuid> = given.into_iter().filter_map(parse_uuid).collect();
+    if ids.len() > MOST_IDS {
+        return Err(ApiFault::network_invalid(format!(
+            "More than {MOST_IDS} values of the filter id."
+        )));
+    }
+    Ok(Some(ids))
 }
 
 /// A filter that is given more than once holds when one of its values does.

@@ -1,20 +1,19 @@
 //! A real Keystone on loopback, for one test: projects, users, roles, tokens and a catalog.
 
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
-use std::os::fd::AsFd;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use hyper::Method;
-use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::group::Group;
 use crate::http::{self, Reply};
 use crate::venv::venv;
+use crate::wsgi;
 
 /// Where its programs are: `tests/requirements-keystone.txt`.
 const VENV: &str = "venv-keystone";
@@ -52,23 +51,14 @@ impl Keystone {
         let template = template()?;
         std::fs::copy(&template, dir.path().join("keystone.db")).context("copy database")?;
         let config = configure(dir.path())?;
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("bind Keystone")?;
-        let address = listener.local_addr()?;
-        // The server inherits the socket, so that nobody can take its port before it listens.
-        fcntl(listener.as_fd(), FcntlArg::F_SETFD(FdFlag::empty()))?;
-        // Its command line has to be empty: Keystone reads it too.
-        let settings = format!(
-            "wsgi_app = \"keystone.wsgi.api:application\"\nbind = \"fd://{}\"\nworkers = 1\nthreads = 1\n",
-            std::os::fd::AsRawFd::as_raw_fd(&listener)
-        );
-        std::fs::write(dir.path().join("gunicorn.conf.py"), settings)?;
-        let mut command = Command::new(venv(VENV)?.join("bin/gunicorn"));
-        command
-            .current_dir(dir.path())
-            .env("OS_KEYSTONE_CONFIG_FILES", &config);
-        let log = dir.path().join("gunicorn.log");
-        let group = Group::spawn(&command, &log)?;
-        drop(listener);
+        let (address, group) = wsgi::serve(
+            VENV,
+            "keystone.wsgi.api:application",
+            // With more, SQLite is locked now and then.
+            1,
+            dir.path(),
+            ("OS_KEYSTONE_CONFIG_FILES", &config),
+        )?;
         let mut keystone = Self {
             address,
             token: String::new(),
@@ -138,6 +128,15 @@ impl Keystone {
             name: name.to_owned(),
             project: project.to_owned(),
             project_id,
+        })
+    }
+
+    /// The administrator, who is there from the start.
+    pub async fn admin(&self) -> Result<User> {
+        Ok(User {
+            name: ADMIN.to_owned(),
+            project: ADMIN.to_owned(),
+            project_id: self.project(ADMIN).await?,
         })
     }
 

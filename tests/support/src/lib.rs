@@ -6,6 +6,7 @@ mod api;
 mod balancer;
 mod client;
 mod group;
+mod heat;
 pub mod http;
 mod inside;
 pub mod keystone;
@@ -17,6 +18,7 @@ pub mod scene;
 mod stack;
 mod tempest;
 mod venv;
+mod wsgi;
 
 pub use api::{Answer, Api};
 pub use balancer::Balancer;
@@ -24,6 +26,7 @@ pub use client::{
     LongLived, Probe, Sample, Tally, Traffic, first_answer, http_requests, tcp_connections,
     udp_exchanges,
 };
+pub use heat::Heat;
 pub use inside::{Background, Stop, inside};
 pub use leftovers::ensure_nothing_left;
 pub use member::{Member, Service};

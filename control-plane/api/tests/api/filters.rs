@@ -58,6 +58,27 @@ fn escape(text: &str) -> String {
     text.bytes().map(|byte| format!("%{byte:02X}")).collect()
 }
 
+/// The path says it already; openstacksdk says it again when it lists the rules of a policy.
+#[tokio::test]
+async fn members_and_rules_are_filtered_by_what_they_belong_to() {
+    let api = Api::serving_everything().await;
+    let mut asked = 0;
+    for (path, name, object) in one_of_each(&api).await {
+        let parent = match name {
+            "members" => "pool_id",
+            "rules" => "l7policy_id",
+            _ => continue,
+        };
+        let own = path.rsplit('/').nth(1).unwrap();
+        let found = api.get(&format!("{path}?{parent}={own}")).await;
+        assert_eq!(found.body[name], json!([object]), "{}", found.text);
+        let none = api.get(&format!("{path}?{parent}={ABSENT}")).await;
+        assert_eq!(none.body[name], json!([]), "{}", none.text);
+        asked += 1;
+    }
+    assert_eq!(asked, 2);
+}
+
 #[tokio::test]
 async fn every_attribute_with_one_value_filters_and_sorts_and_no_other_does() {
     let api = Api::serving_everything().await;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use lb_drivers::identity::NoIdentity;
+use lb_drivers::noop::NoopNetwork;
 use serde_json::json;
 
 use crate::support::{Api, NETWORK, SUBNET, SUBNET6, id_of};
@@ -51,6 +52,45 @@ async fn networks_subnets_and_ports_are_found_by_name_and_by_id() {
         api.get("/v2.0/extensions").await.body,
         json!({"extensions": []})
     );
+}
+
+/// The stock client finds an id by a list with a filter. The no-op driver lists nothing, and has every id.
+#[tokio::test]
+async fn an_id_is_found_in_a_list_also_where_the_driver_lists_nothing() {
+    let api = Api::new()
+        .await
+        .on_network(Arc::new(NoopNetwork::default()));
+    for root in ["networks", "subnets", "ports"] {
+        let all = api.get(&format!("/v2.0/{root}")).await;
+        assert_eq!(all.body, json!({ root: [] }));
+        let query = format!("/v2.0/{root}?id={SUBNET}&id={NETWORK}&id={SUBNET}&fields=id");
+        let found = api.get(&query).await;
+        assert_eq!(
+            found.body,
+            json!({ root: [{"id": NETWORK}, {"id": SUBNET}] })
+        );
+        let none = api.get(&format!("/v2.0/{root}?id=front")).await;
+        assert_eq!(none.body, json!({ root: [] }));
+        let other = api
+            .get(&format!("/v2.0/{root}?id={SUBNET}&name=front"))
+            .await;
+        assert_eq!(other.body, json!({ root: [] }));
+    }
+}
+
+#[tokio::test]
+async fn a_list_of_too_many_ids_is_refused() {
+    let api = Api::new().await;
+    let ids = |count: u128| -> String {
+        let ids: Vec<String> = (0..count)
+            .map(|id| format!("id={}", uuid::Uuid::from_u128(id)))
+            .collect();
+        ids.join("&")
+    };
+    let query = format!("/v2.0/subnets?{}", ids(100));
+    assert_eq!(api.get(&query).await.status, 200);
+    let query = format!("/v2.0/subnets?{}", ids(101));
+    assert_eq!(api.get(&query).await.status, 400);
 }
 
 #[tokio::test]

@@ -123,6 +123,11 @@ impl Api {
         self.but(|state| state.store = state.store.clone().with_faults(faults.clone()))
     }
 
+    /// The same API with another network service behind it.
+    pub(crate) fn on_network(&self, network: Arc<dyn Network>) -> Self {
+        self.but(|state| state.network = network)
+    }
+
     fn but(&self, change: impl FnOnce(&mut ApiState)) -> Self {
         let mut state = self.state.clone();
         change(&mut state);

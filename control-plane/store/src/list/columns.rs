@@ -179,6 +179,7 @@ pub(super) static MEMBER: Resource = Resource {
         COMMON,
         NAMED,
         columns! {
+            pool_id: Id,
             address: Ip,
             protocol_port: Number,
             weight: Number,
@@ -238,6 +239,7 @@ pub(super) static L7RULE: Resource = Resource {
     columns: &[
         COMMON,
         columns! {
+            l7policy_id: Id,
             type = rule_type: Text,
             compare_type: Text,
             key = rule_key: Text null,
