@@ -49,20 +49,25 @@ impl Process {
 
     /// The process and its descendants.
     pub(crate) fn family(&self) -> Vec<u32> {
-        let mut all = vec![self.child.id()];
-        let mut next = 0;
-        while let Some(pid) = all.get(next).copied() {
-            next += 1;
-            let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
-            all.extend(
-                children
-                    .unwrap_or_default()
-                    .split_ascii_whitespace()
-                    .filter_map(|pid| pid.parse::<u32>().ok()),
-            );
-        }
-        all
+        family(self.child.id())
     }
+}
+
+/// A process and its descendants.
+pub(crate) fn family(pid: u32) -> Vec<u32> {
+    let mut all = vec![pid];
+    let mut next = 0;
+    while let Some(pid) = all.get(next).copied() {
+        next += 1;
+        let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+        all.extend(
+            children
+                .unwrap_or_default()
+                .split_ascii_whitespace()
+                .filter_map(|pid| pid.parse::<u32>().ok()),
+        );
+    }
+    all
 }
 
 /// What a process said, without its middle when it is long.

@@ -1,4 +1,5 @@
-//! Private database servers for tests: MariaDB, a Galera cluster of it, PostgreSQL.
+//! Private servers for tests and benchmarks: MariaDB, a Galera cluster of it, PostgreSQL; and RabbitMQ, which a peer
+//! needs.
 //!
 //! Each is a process in a temporary directory, on a Unix socket or on loopback, as the user its package made when we
 //! are root. It is stopped and removed when the value is dropped, also on panic, and dies with the process that
@@ -10,8 +11,10 @@ mod galera;
 mod mariadb;
 mod postgresql;
 mod process;
+mod rabbitmq;
 
 pub use galera::Galera;
+pub use rabbitmq::RabbitMq;
 
 use anyhow::Result;
 
@@ -54,6 +57,11 @@ impl Server {
         self.url.replacen("/?", &format!("/{name}?"), 1)
     }
 
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.process.pid()
+    }
+
     /// Ends it at once, without a word to its clients and without writing back what it holds in memory.
     pub fn kill(&mut self) {
         match self.kind {
@@ -70,13 +78,14 @@ impl Server {
 
     /// Makes a database.
     pub fn create_database(&self, name: &str) -> Result<()> {
+        self.execute(&format!("CREATE DATABASE {name}"))
+    }
+
+    /// Runs statements as administrator.
+    pub fn execute(&self, statements: &str) -> Result<()> {
         match self.kind {
-            Kind::MariaDb => {
-                mariadb::execute(self.process.home(), &format!("CREATE DATABASE {name}"))
-            }
-            Kind::PostgreSql => {
-                postgresql::execute(self.process.home(), &format!("CREATE DATABASE {name}"))
-            }
+            Kind::MariaDb => mariadb::execute(self.process.home(), statements),
+            Kind::PostgreSql => postgresql::execute(self.process.home(), statements),
         }
     }
 }

@@ -57,12 +57,12 @@ pub(crate) fn server(home: &Home) -> Result<Command> {
     Ok(command)
 }
 
-/// Runs a statement as administrator.
-pub(crate) fn execute(home: &Home, statement: &str) -> Result<()> {
+/// Runs statements as administrator.
+pub(crate) fn execute(home: &Home, statements: &str) -> Result<()> {
     let client = program("mariadb", &[], "mariadb-client")?;
     let mut command = home.command(&client);
     command
-        .args(["--no-defaults", "-uroot", "-e", statement])
+        .args(["--no-defaults", "-uroot", "-e", statements])
         .arg(format!("--socket={}", home.join("socket").display()));
     home.run(&mut command)
 }

@@ -167,6 +167,11 @@ impl Process {
         &self.home
     }
 
+    /// Of the server itself: what starts it becomes it.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// `kill -9`. Once it is dead this does nothing.
     pub(crate) fn kill(&mut self) {
         // What cannot be killed or waited for has ended.
