@@ -53,19 +53,22 @@ impl Process {
     }
 }
 
-/// A process and its descendants.
+/// A process and its descendants, whichever thread forked them.
 pub(crate) fn family(pid: u32) -> Vec<u32> {
     let mut all = vec![pid];
     let mut next = 0;
     while let Some(pid) = all.get(next).copied() {
         next += 1;
-        let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
-        all.extend(
-            children
-                .unwrap_or_default()
-                .split_ascii_whitespace()
-                .filter_map(|pid| pid.parse::<u32>().ok()),
-        );
+        let threads = std::fs::read_dir(format!("/proc/{pid}/task"));
+        for thread in threads.into_iter().flatten().flatten() {
+            let children = std::fs::read_to_string(thread.path().join("children"));
+            all.extend(
+                children
+                    .unwrap_or_default()
+                    .split_ascii_whitespace()
+                    .filter_map(|pid| pid.parse::<u32>().ok()),
+            );
+        }
     }
     all
 }

@@ -27,6 +27,8 @@ pub(crate) fn start(kind: Kind, stop: &Stop) -> Result<Contender> {
     let url = database.as_ref().map_or_else(String::new, |server| {
         format!("url = \"{}\"", server.database_url("lb"))
     });
+    let state = folder.join("state");
+    std::fs::create_dir(&state)?;
     let config = folder.join("control-plane.toml");
     let text = format!(
         r#"[database]
@@ -40,7 +42,7 @@ amphora = "amphora_noop_driver"
 [local]
 state_dir = "{}"
 "#,
-        folder.join("state").display()
+        state.display()
     );
     std::fs::write(&config, text).context("write the configuration")?;
     let binary = binary()?;
