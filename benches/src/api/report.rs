@@ -24,6 +24,8 @@ struct Row<'a> {
     own_ms: Option<Spread>,
     database_ms: Option<Spread>,
     broker_ms: Option<Spread>,
+    /// Requests for a second of the control plane's CPU.
+    per_cpu_second: Option<Spread>,
     /// Octavia's CPU by this one's, the control plane's processes alone, round by round.
     times_octavia: Option<Spread>,
     /// The same with database and broker.
@@ -61,6 +63,7 @@ fn rows(outcome: &Outcome) -> Vec<Row<'_>> {
                 own_ms: of(|it| it.own_ms),
                 database_ms: of(|it| it.database_ms),
                 broker_ms: of(|it| it.broker_ms),
+                per_cpu_second: of(|it| 1e3 / it.own_ms),
                 times_octavia: times(|it| it.own_ms),
                 times_octavia_all: times(|it| it.all_ms),
                 p50_ms: quantile(&latencies, 50),
@@ -132,12 +135,13 @@ fn write_workload(out: &mut String, workload: Workload, rows: &[&Row<'_>]) -> st
     writeln!(out, "\n{what}: CPU milliseconds of a request")?;
     writeln!(
         out,
-        "  {:<14}{:>9}{:>19}{:>9}{:>8}{:>9}{:>9}{:>8}{:>10}{:>9}{:>9}{:>7}{:>9}{:>8}",
+        "  {:<14}{:>8}{:>15}{:>9}{:>7}{:>10}{:>7}{:>7}{:>12}{:>8}{:>8}{:>8}{:>7}{:>9}{:>8}",
         "",
         "own",
         "min..max",
         "database",
         "broker",
+        "per CPU s",
         "times",
         "all",
         "goal",
@@ -152,22 +156,24 @@ fn write_workload(out: &mut String, workload: Workload, rows: &[&Row<'_>]) -> st
         let range = row.own_ms.map_or_else(String::new, |spread| {
             format!("{}..{}", short(spread.min), short(spread.max))
         });
-        let goal = workload.goal().filter(|_| row.contender != Kind::Octavia);
+        let compares = row.contender != Kind::Octavia && row.times_octavia.is_some();
+        let goal = workload.goal().filter(|_| compares);
         let goal = goal.map_or_else(
             || "-".to_owned(),
             |goal| {
                 let met = row.times_octavia.is_some_and(|it| it.median >= goal);
-                format!("{goal:.0} {}", if met { "+" } else { "!" })
+                format!("{goal:.0} {}", met_or_not(met))
             },
         );
         writeln!(
             out,
-            "  {:<14}{:>9}{:>19}{:>9}{:>8}{:>9}{:>9}{:>8}{:>10}{:>9}{:>9}{:>7}{:>9}{:>8}",
+            "  {:<14}{:>8}{:>15}{:>9}{:>7}{:>10}{:>7}{:>7}{:>12}{:>8}{:>8}{:>8}{:>7}{:>9}{:>8}",
             row.contender.name(),
             median(row.own_ms),
             range,
             median(row.database_ms),
             median(row.broker_ms),
+            median(row.per_cpu_second),
             median(row.times_octavia),
             median(row.times_octavia_all),
             goal,
@@ -230,8 +236,10 @@ fn write_memory(out: &mut String, memory: &[Memory]) -> std::fmt::Result {
         let goal = match it.contender {
             Kind::Octavia => String::new(),
             Kind::Sqlite | Kind::Mariadb if !it.own => String::new(),
-            Kind::Sqlite | Kind::Mariadb if together < MEMORY_GOAL_KIB => "goal 60 +".to_owned(),
-            Kind::Sqlite | Kind::Mariadb => "goal 60 !".to_owned(),
+            Kind::Sqlite | Kind::Mariadb => {
+                let met = together < MEMORY_GOAL_KIB;
+                format!("goal {:.0} {}", mib(MEMORY_GOAL_KIB), met_or_not(met))
+            }
         };
         writeln!(
             out,
@@ -261,6 +269,10 @@ fn write_memory(out: &mut String, memory: &[Memory]) -> std::fmt::Result {
         )?;
     }
     Ok(())
+}
+
+fn met_or_not(met: bool) -> &'static str {
+    if met { "met" } else { "missed" }
 }
 
 fn median(spread: Option<Spread>) -> String {
