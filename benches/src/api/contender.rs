@@ -145,6 +145,15 @@ impl Contender {
     }
 }
 
+impl Drop for Contender {
+    /// All at once, rather than one after the other.
+    fn drop(&mut self) {
+        for service in &self.services {
+            service.ask_to_end();
+        }
+    }
+}
+
 fn time(pids: &[u32]) -> Result<Duration> {
     pids.iter()
         .map(|pid| accounting::process(Pid::from_raw(i32::try_from(*pid)?)))

@@ -79,6 +79,11 @@ impl Service {
         lines[lines.len().saturating_sub(SHOWN)..].join("\n")
     }
 
+    /// Does not wait for it: dropping does.
+    pub(crate) fn ask_to_end(&self) {
+        self.signal(Signal::SIGTERM);
+    }
+
     fn signal(&self, signal: Signal) {
         if let Ok(group) = i32::try_from(self.child.id()) {
             // It may have ended by itself.
@@ -89,7 +94,7 @@ impl Service {
 
 impl Drop for Service {
     fn drop(&mut self) {
-        self.signal(Signal::SIGTERM);
+        self.ask_to_end();
         // Not ours: that one may have been told already, and this has to be waited for all the same.
         let patience = Stop::default();
         let _ = patience.wait_for(STOP_LIMIT, || !matches!(self.child.try_wait(), Ok(None)));
