@@ -53,8 +53,8 @@ pub(crate) struct Spent {
 
 /// Busy and softirq ticks of the whole machine.
 #[derive(Debug, Clone, Copy)]
-struct Machine {
-    busy: Duration,
+pub(crate) struct Machine {
+    pub(crate) busy: Duration,
 }
 
 impl Meter {
@@ -136,7 +136,7 @@ impl Reading {
 }
 
 /// User and system time of all threads of a process, in nanoseconds.
-fn process(pid: Pid) -> Result<Duration> {
+pub(crate) fn process(pid: Pid) -> Result<Duration> {
     Ok(ClockId::pid_cpu_clock_id(pid)
         .and_then(ClockId::now)
         .with_context(|| format!("read the CPU time of process {pid}"))?
@@ -160,7 +160,7 @@ fn threads(paths: &[PathBuf]) -> Result<Duration> {
 }
 
 impl Machine {
-    fn read() -> Result<Self> {
+    pub(crate) fn read() -> Result<Self> {
         let text = std::fs::read_to_string("/proc/stat").context("read /proc/stat")?;
         let line = text.lines().next().unwrap_or_default();
         let fields: Vec<u64> = line
@@ -180,10 +180,19 @@ impl Machine {
 
 /// Resident memory of a process, in KiB.
 pub(crate) fn resident_kib(pid: u32) -> Result<u64> {
+    status_kib(pid, "VmRSS")
+}
+
+/// The most it ever held.
+pub(crate) fn peak_kib(pid: u32) -> Result<u64> {
+    status_kib(pid, "VmHWM")
+}
+
+fn status_kib(pid: u32, field: &str) -> Result<u64> {
     let path = format!("/proc/{pid}/status");
     let text = std::fs::read_to_string(&path).with_context(|| format!("read {path}"))?;
     text.lines()
-        .find_map(|line| line.strip_prefix("VmRSS:"))
+        .find_map(|line| line.strip_prefix(field)?.strip_prefix(':'))
         .and_then(|rest| rest.split_ascii_whitespace().next()?.parse().ok())
-        .with_context(|| format!("find VmRSS in {path}"))
+        .with_context(|| format!("find {field} in {path}"))
 }

@@ -1,9 +1,10 @@
-//! Benchmarks of the data path beside its peers, on one rig, in one run: `make bench`.
+//! Benchmarks beside our peers, each in one run: the data path (`make bench`) and the API (`make bench-api`).
 //!
 //! The README tells what each number contains and what it does not.
 
 mod accounting;
 mod agent;
+mod api;
 mod contender;
 mod load;
 mod measure;
@@ -28,7 +29,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// CPU per connection, request, datagram and gigabit of our data path, HAProxy, nftables and nginx.
 #[derive(Debug, Parser)]
-#[command(version)]
+#[command(version, args_conflicts_with_subcommands = true)]
 struct Arguments {
     /// Three rounds of one second each; for a first look.
     #[arg(long)]
@@ -52,17 +53,24 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Api(api::Arguments),
     /// What the program starts itself as, inside a balancer.
     #[command(hide = true)]
-    Serve { what: String },
+    Serve {
+        what: String,
+    },
 }
 
 fn main() -> Result<()> {
     let arguments = Arguments::parse();
-    if let Some(Command::Serve { what }) = arguments.command {
-        return serde_json::from_str::<Serve>(&what)
-            .context("read what to serve")?
-            .run();
+    match &arguments.command {
+        Some(Command::Api(arguments)) => return api::run(arguments, &Stop::on_signals()?),
+        Some(Command::Serve { what }) => {
+            return serde_json::from_str::<Serve>(what)
+                .context("read what to serve")?
+                .run();
+        }
+        None => {}
     }
     if !nix::unistd::geteuid().is_root() {
         bail!("the benchmarks make network namespaces and load eBPF programs: run them as root");

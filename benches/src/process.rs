@@ -49,11 +49,19 @@ impl Process {
 
     /// The process and its descendants.
     pub(crate) fn family(&self) -> Vec<u32> {
-        let mut all = vec![self.child.id()];
-        let mut next = 0;
-        while let Some(pid) = all.get(next).copied() {
-            next += 1;
-            let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+        family(self.child.id())
+    }
+}
+
+/// A process and its descendants, whichever thread forked them.
+pub(crate) fn family(pid: u32) -> Vec<u32> {
+    let mut all = vec![pid];
+    let mut next = 0;
+    while let Some(pid) = all.get(next).copied() {
+        next += 1;
+        let threads = std::fs::read_dir(format!("/proc/{pid}/task"));
+        for thread in threads.into_iter().flatten().flatten() {
+            let children = std::fs::read_to_string(thread.path().join("children"));
             all.extend(
                 children
                     .unwrap_or_default()
@@ -61,8 +69,8 @@ impl Process {
                     .filter_map(|pid| pid.parse::<u32>().ok()),
             );
         }
-        all
     }
+    all
 }
 
 /// What a process said, without its middle when it is long.

@@ -45,14 +45,14 @@ enum Accounting {
 }
 
 #[derive(Debug, Clone, Copy, Serialize)]
-struct Spread {
-    median: f64,
-    min: f64,
-    max: f64,
+pub(crate) struct Spread {
+    pub(crate) median: f64,
+    pub(crate) min: f64,
+    pub(crate) max: f64,
 }
 
 impl Spread {
-    fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
+    pub(crate) fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
         let mut values: Vec<f64> = values
             .into_iter()
             .filter(|value| value.is_finite())
@@ -293,7 +293,7 @@ fn one_line(value: &Value) -> String {
     }
 }
 
-fn mib(kib: u64) -> f64 {
+pub(crate) fn mib(kib: u64) -> f64 {
     #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
     let kib = kib as f64;
     kib / 1024.0

@@ -10,8 +10,12 @@ fn build() -> Result<()> {
     if !is_root() {
         bail!("the local stack makes network namespaces and loads eBPF programs: run this as root");
     }
-    setup::build()?;
     setup::running()?;
+    compile()
+}
+
+fn compile() -> Result<()> {
+    setup::build()?;
     say("building the product (a few minutes the first time)");
     // One selection of packages for demo and benchmarks, so one set of features: nothing is built twice.
     run(cargo().args(["build", "--release", "--workspace", "--bins", "--examples"]))
@@ -52,4 +56,10 @@ pub(crate) fn bench() -> Result<()> {
     build()?;
     setup::bench()?;
     run(&mut command(target_dir().join("release/lb-benches")))
+}
+
+pub(crate) fn bench_api() -> Result<()> {
+    compile()?;
+    setup::bench_api()?;
+    run(command(target_dir().join("release/lb-benches")).arg("api"))
 }

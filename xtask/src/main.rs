@@ -39,6 +39,8 @@ enum Task {
     Soak,
     /// Measure the hot paths beside their peers.
     Bench,
+    /// Measure the API beside Octavia's.
+    BenchApi,
     /// Formatting, lints, documentation and dependencies.
     Lint,
 }
@@ -56,6 +58,7 @@ fn main() -> Result<()> {
         } => check::on_database(database, &arguments),
         Task::Soak => check::soak(),
         Task::Bench => lab::bench(),
+        Task::BenchApi => lab::bench_api(),
         Task::Lint => check::lint(),
     }
 }

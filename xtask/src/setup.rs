@@ -108,11 +108,35 @@ const BENCH: &[Need] = &[
     },
 ];
 
+/// What the peer of the API benchmark runs on; it comes from PyPI itself.
+const BENCH_API: &[Need] = &[
+    Need {
+        present: || answers("python3", &["-c", "import ensurepip, venv"]),
+        packages: &["python3", "python3-venv"],
+    },
+    Need {
+        present: || Path::new("/usr/sbin/mariadbd").exists() || answers("mariadbd", &["--version"]),
+        packages: &["mariadb-server"],
+    },
+    Need {
+        present: || {
+            Path::new("/usr/lib/rabbitmq/bin/rabbitmq-server").exists()
+                && Path::new("/usr/bin/epmd").exists()
+        },
+        packages: &["rabbitmq-server", "erlang-base"],
+    },
+    Need {
+        present: || answers("setpriv", &["--version"]),
+        packages: &["util-linux"],
+    },
+];
+
 pub(crate) fn everything() -> Result<()> {
     build()?;
     nextest()?;
     test()?;
-    bench()
+    bench()?;
+    bench_api()
 }
 
 /// Makes the product buildable, eBPF programs included.
@@ -166,6 +190,13 @@ pub(crate) fn running() -> Result<()> {
 
 pub(crate) fn bench() -> Result<()> {
     packages(BENCH)
+}
+
+/// Octavia, and what it needs.
+pub(crate) fn bench_api() -> Result<()> {
+    packages(BENCH_API)?;
+    venv("venv-octavia", "benches/requirements-octavia.txt")?;
+    Ok(())
 }
 
 /// Programs from PyPI, each family in a virtual environment of its own under `target/`: name, and what is installed.

@@ -15,6 +15,9 @@ use sea_orm::{ConnectOptions, Database, DatabaseConnection, DbErr, RuntimeErr};
 /// How long SQLite waits for another process that writes.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 const CONNECTIONS: u32 = 16;
+/// Memory in which each connection to SQLite keeps pages of its own, in the words of its `PRAGMA cache_size`: 512 KiB.
+/// The default, 2 MiB, was half of what the whole process held; the system's page cache has them all, and once.
+const SQLITE_CACHE: &str = "-512";
 /// How long a call waits for a connection, new ones included.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Connections are replaced after this, so that those to a node that came back are shared out again.
@@ -108,6 +111,7 @@ pub(crate) async fn connect(url: &str, suspicion: &Suspicion) -> Result<Database
                 .journal_mode(SqliteJournalMode::Wal)
                 .synchronous(SqliteSynchronous::Full)
                 .busy_timeout(BUSY_TIMEOUT)
+                .pragma("cache_size", SQLITE_CACHE)
         });
     Database::connect(options).await
 }

@@ -189,11 +189,22 @@ fn after(keys: &[Key], marker: &[Value], reverse: bool) -> Condition {
     if directions.all(|direction| direction == first) {
         let left = Expr::tuple(pairs().map(|(key, _)| key.expr.clone()));
         let right = Expr::tuple(pairs().map(|(_, value)| Expr::val(value.clone())));
-        return Condition::all().add(if first {
+        let after = if first {
             left.gt(right)
         } else {
             left.lt(right)
+        };
+        // Follows from the comparison of the tuples, but MariaDB finds no place in an index by that: it would read
+        // all rows before the marker. SQLite takes the first that serves.
+        let from = pairs().next().map(|(key, value)| {
+            let (key, value) = (key.expr.clone(), Expr::val(value.clone()));
+            if first {
+                key.gte(value)
+            } else {
+                key.lte(value)
+            }
         });
+        return Condition::all().add(after).add_option(from);
     }
     let mut any = Condition::any();
     for (position, (key, value)) in pairs().enumerate() {
