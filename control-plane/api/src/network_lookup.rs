@@ -40,6 +40,7 @@ pub(crate) async fn handle(request: &Request, route: &Route) -> Result<Response<
                     }
                 }
             }
+            found.retain(|item| sees(request, item.project_id.as_deref()));
             list(
                 request,
                 "networks",
@@ -55,7 +56,9 @@ pub(crate) async fn handle(request: &Request, route: &Route) -> Result<Response<
                 "network",
                 "NetworkNotFound",
                 id,
-                found.map(|item| view_network(&item)),
+                found
+                    .filter(|item| sees(request, item.project_id.as_deref()))
+                    .map(|item| view_network(&item)),
             )?
         }
         Route::Subnets => {
@@ -68,6 +71,7 @@ pub(crate) async fn handle(request: &Request, route: &Route) -> Result<Response<
                     }
                 }
             }
+            found.retain(|item| sees(request, item.project_id.as_deref()));
             list(request, "subnets", found.iter().map(view_subnet).collect())?
         }
         Route::Subnet(id) => {
@@ -79,7 +83,9 @@ pub(crate) async fn handle(request: &Request, route: &Route) -> Result<Response<
                 "subnet",
                 "SubnetNotFound",
                 id,
-                found.map(|item| view_subnet(&item)),
+                found
+                    .filter(|item| sees(request, item.project_id.as_deref()))
+                    .map(|item| view_subnet(&item)),
             )?
         }
         Route::Ports => {
@@ -92,6 +98,7 @@ pub(crate) async fn handle(request: &Request, route: &Route) -> Result<Response<
                     }
                 }
             }
+            found.retain(|item| sees(request, item.project_id.as_deref()));
             list(request, "ports", found.iter().map(view_port).collect())?
         }
         Route::Port(id) => {
@@ -103,13 +110,22 @@ pub(crate) async fn handle(request: &Request, route: &Route) -> Result<Response<
                 "port",
                 "PortNotFound",
                 id,
-                found.map(|item| view_port(&item)),
+                found
+                    .filter(|item| sees(request, item.project_id.as_deref()))
+                    .map(|item| view_port(&item)),
             )?
         }
         // No extension of the network API is offered.
         _ => json!({"extensions": []}),
     };
     Ok(answer(StatusCode::OK, &body))
+}
+
+/// Another project's object is as good as absent; one without a project is everybody's.
+fn sees(request: &Request, owner: Option<&str>) -> bool {
+    let caller = &request.caller;
+    owner.is_none_or(|owner| caller.project_id.as_deref() == Some(owner))
+        || request.state.policy.is_admin(caller)
 }
 
 fn show(root: &str, kind: &'static str, id: &str, found: Option<Value>) -> Result<Value> {

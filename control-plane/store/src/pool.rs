@@ -16,7 +16,7 @@ use sea_orm::{ConnectOptions, Database, DatabaseConnection, DbErr, RuntimeErr};
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 const CONNECTIONS: u32 = 16;
 /// Memory in which each connection to SQLite keeps pages of its own, in the words of its `PRAGMA cache_size`: 512 KiB.
-/// The default, 2 MiB, was half of what the whole process held; the system's page cache has them all, and once.
+/// Little: the system's page cache has them all, and once.
 const SQLITE_CACHE: &str = "-512";
 /// How long a call waits for a connection, new ones included.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -103,6 +103,8 @@ pub(crate) async fn connect(url: &str, suspicion: &Suspicion) -> Result<Database
     options
         .max_connections(CONNECTIONS)
         .acquire_timeout(BUSY_TIMEOUT)
+        // A file does not go away as a server does, and each test is a switch to the connection's thread and back.
+        .test_before_acquire(false)
         .sqlx_logging(false)
         .map_sqlx_sqlite_opts(|options| {
             options

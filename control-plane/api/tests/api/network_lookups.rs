@@ -6,7 +6,7 @@ use lb_drivers::identity::NoIdentity;
 use lb_drivers::noop::NoopNetwork;
 use serde_json::json;
 
-use crate::support::{Api, NETWORK, SUBNET, SUBNET6, id_of};
+use crate::support::{Api, MemberOf, NETWORK, PROJECT, SUBNET, SUBNET6, id_of};
 
 #[tokio::test]
 async fn networks_subnets_and_ports_are_found_by_name_and_by_id() {
@@ -75,6 +75,24 @@ async fn an_id_is_found_in_a_list_also_where_the_driver_lists_nothing() {
             .get(&format!("/v2.0/{root}?id={SUBNET}&name=front"))
             .await;
         assert_eq!(other.body, json!({ root: [] }));
+    }
+}
+
+#[tokio::test]
+async fn a_port_of_another_project_is_not_there() {
+    let api = Api::new().await;
+    let lb = api.load_balancer(json!({})).await;
+    let port = lb["vip_port_id"].as_str().unwrap();
+    for (project, seen) in [(PROJECT, 1), ("other", 0)] {
+        let api = api.as_caller(Arc::new(MemberOf(project)));
+        for query in [String::new(), format!("?id={port}")] {
+            let ports = api.get(&format!("/v2.0/ports{query}")).await;
+            assert_eq!(ports.body["ports"].as_array().unwrap().len(), seen);
+        }
+        let shown = api.get(&format!("/v2.0/ports/{port}")).await;
+        assert_eq!(shown.status, if seen == 1 { 200 } else { 404 });
+        let networks = api.get("/v2.0/networks?name=front").await;
+        assert_eq!(networks.body["networks"][0]["id"], NETWORK);
     }
 }
 
