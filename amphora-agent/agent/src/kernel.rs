@@ -15,6 +15,7 @@ pub mod tenant;
 
 use std::collections::BTreeMap;
 use std::io;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -22,6 +23,7 @@ use amphora_api::{AmphoraConfig, InterfaceInfo, ListenerInfo, ListenerPath};
 use amphora_health::{Status, TargetKey};
 use amphora_proxy::Proxy;
 use async_trait::async_trait;
+use tokio::task::AbortHandle;
 use tokio::time::Instant;
 use uuid::Uuid;
 
@@ -77,6 +79,8 @@ struct Memory {
     /// When the interfaces that were brought up last are taken to carry packets.
     settles_at: Option<Instant>,
     listeners: BTreeMap<Uuid, ListenerInfo>,
+    /// Announcements that may still be repeated.
+    repeats: BTreeMap<IpAddr, AbortHandle>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -204,9 +208,12 @@ impl Kernel {
                     .map(|link| link.mac)
                     .ok_or_else(|| NetlinkError::NoDevice(device.clone()))?;
                 let address = *address;
-                self.tenant
+                let repeats = self
+                    .tenant
                     .run(async move { announce::announce(index, mac, address) })
                     .await??;
+                self.fall_silent(address);
+                lock(&self.memory).repeats.insert(address, repeats);
             }
             Action::DeleteRoute(route) => self.inside.delete_route(route).await?,
             Action::DeleteRule(source) => self.inside.delete_rule(*source).await?,
@@ -220,6 +227,13 @@ impl Kernel {
             }
         }
         Ok(())
+    }
+
+    /// Announces the address no more.
+    fn fall_silent(&self, address: IpAddr) {
+        if let Some(repeats) = lock(&self.memory).repeats.remove(&address) {
+            repeats.abort();
+        }
     }
 
     /// Tells fast path, proxy and checks what the document and the members' states say.
@@ -433,6 +447,11 @@ impl DataPlane for Kernel {
                 break;
             }
             outcome.problems.extend(plan.problems.iter().cloned());
+            for action in &plan.actions {
+                if let Action::DeleteAddress { address, .. } = action {
+                    self.fall_silent(address.addr());
+                }
+            }
             for action in &plan.actions {
                 if *action == Action::DataPlane {
                     self.data_plane(document, &mut outcome).await;

@@ -13,6 +13,7 @@ mod support;
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::time::{Duration, Instant};
 
 use amphora_api::{ListenerPath, VipState};
 use uuid::Uuid;
@@ -241,6 +242,15 @@ fn lab_a_passive_vip_is_not_answered_for_and_an_active_one_is_announced() {
     let mut answered = Vec::new();
     settled(&mut answered);
     assert!(!answered.contains(&vip), "{answered:?}");
+    // Nor is it announced again, while the repeats of the first announcement would come.
+    let repeats_end = Instant::now() + Duration::from_secs(1);
+    while Instant::now() < repeats_end {
+        neighbour.ask(base);
+        neighbour.hear("the answer for its own address", |_, sender, target| {
+            assert!(sender != vip, "announced while it is passive");
+            sender == base && target == client
+        });
+    }
 
     // Active again.
     lab.put(&lab.document(3, ACTIVE));

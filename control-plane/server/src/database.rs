@@ -66,8 +66,15 @@ fn url(config: &Config) -> String {
     }
 }
 
+/// Where a database is that nobody configured.
+pub(crate) fn make_state_dir(config: &Config) -> Result<()> {
+    let directory = &config.local.state_dir;
+    std::fs::create_dir_all(directory).with_context(|| format!("make {}", directory.display()))
+}
+
 /// Brings the schema to this program's version, whatever it is on.
 pub(crate) async fn upgrade(config: &Config) -> Result<()> {
+    make_state_dir(config)?;
     connect(config).await?.migrate().await?;
     Ok(())
 }

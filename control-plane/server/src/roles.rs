@@ -70,8 +70,7 @@ struct Api {
 
 impl Roles {
     pub(crate) async fn build(config: Config, local: bool, roles: &[Role]) -> Result<Self> {
-        std::fs::create_dir_all(&config.local.state_dir)
-            .with_context(|| format!("make {}", config.local.state_dir.display()))?;
+        database::make_state_dir(&config)?;
         let store = database::open(&config).await?;
         let cloud = Cloud::open(&config, local).await?;
         let key = heartbeat_key(&config)?;

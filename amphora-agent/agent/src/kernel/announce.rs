@@ -9,6 +9,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
 use socket2::{Domain, Protocol, SockAddr, SockAddrStorage, Socket, Type};
+use tokio::task::AbortHandle;
 
 const BROADCAST: [u8; 6] = [0xff; 6];
 const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
@@ -21,14 +22,15 @@ const NEIGHBOUR_ADVERTISEMENT: u8 = 136;
 /// Waits before the second and the third round.
 const REPEATS: [Duration; 2] = [Duration::from_millis(300), Duration::from_millis(600)];
 
-/// Call on a thread of the interface's namespace, within a runtime.
-pub(super) fn announce(index: u32, mac: [u8; 6], address: IpAddr) -> io::Result<()> {
+/// Call on a thread of the interface's namespace, within a runtime. The repeats that follow are to be aborted when the
+/// address is given up: neighbours believe who spoke last.
+pub(super) fn announce(index: u32, mac: [u8; 6], address: IpAddr) -> io::Result<AbortHandle> {
     let frames = frames(mac, address);
     let socket = Socket::new(Domain::PACKET, Type::RAW, Some(Protocol::from(0)))?;
     socket.set_nonblocking(true)?;
     let to = link_address(index)?;
     send(&socket, &to, &frames)?;
-    tokio::spawn(async move {
+    let repeats = tokio::spawn(async move {
         for wait in REPEATS {
             tokio::time::sleep(wait).await;
             if let Err(error) = send(&socket, &to, &frames) {
@@ -36,7 +38,7 @@ pub(super) fn announce(index: u32, mac: [u8; 6], address: IpAddr) -> io::Result<
             }
         }
     });
-    Ok(())
+    Ok(repeats.abort_handle())
 }
 
 fn send(socket: &Socket, to: &SockAddr, frames: &[Vec<u8>]) -> io::Result<()> {
