@@ -162,9 +162,10 @@ fn mariadb(number: u16) -> Failure {
         // ER_CON_COUNT_ERROR, ER_UNKNOWN_COM_ERROR (the node is not part of its cluster), ER_SERVER_SHUTDOWN,
         // ER_ABORTING_CONNECTION, ER_NET_READ_ERROR, ER_NET_READ_INTERRUPTED, ER_NEW_ABORTING_CONNECTION,
         // ER_TOO_MANY_USER_CONNECTIONS, ER_OPTION_PREVENTS_STATEMENT (read-only), ER_QUERY_INTERRUPTED,
-        // ER_CANT_EXECUTE_IN_READ_ONLY_TRANSACTION, ER_READ_ONLY_MODE, ER_CONNECTION_KILLED.
+        // ER_CANT_EXECUTE_IN_READ_ONLY_TRANSACTION, ER_READ_ONLY_MODE, ER_CONNECTION_KILLED, and ER_DISK_FULL,
+        // ER_RECORD_FILE_FULL.
         1040 | 1047 | 1053 | 1152 | 1158 | 1159 | 1184 | 1203 | 1290 | 1317 | 1792 | 1836
-        | 1927 => Failure::Outage,
+        | 1927 | 1021 | 1114 => Failure::Outage,
         _ => Failure::Lasting,
     }
 }
@@ -174,17 +175,20 @@ fn postgresql(code: &str) -> Failure {
         // serialization_failure, deadlock_detected, lock_not_available.
         "40001" | "40P01" | "55P03" => Failure::Conflict,
         // read_only_sql_transaction, too_many_connections, admin_shutdown, crash_shutdown, cannot_connect_now,
-        // query_canceled (by a shutdown), and connection exceptions.
-        "25006" | "53300" | "57P01" | "57P02" | "57P03" | "57014" => Failure::Outage,
+        // query_canceled (by a shutdown), disk_full, and connection exceptions.
+        "25006" | "53300" | "53100" | "57P01" | "57P02" | "57P03" | "57014" => Failure::Outage,
         code if code.starts_with("08") => Failure::Outage,
         _ => Failure::Lasting,
     }
 }
 
 fn sqlite(code: &str) -> Failure {
-    match code {
-        // BUSY, LOCKED and their extended codes RECOVERY, SNAPSHOT, SHAREDCACHE.
-        "5" | "6" | "261" | "517" | "262" => Failure::Conflict,
+    // The lowest byte is the kind of an extended code.
+    match code.parse::<u32>().map(|code| code & 0xff) {
+        // BUSY, LOCKED.
+        Ok(5 | 6) => Failure::Conflict,
+        // READONLY, IOERR, FULL, CANTOPEN: the disk is full, or not as it should be.
+        Ok(8 | 10 | 13 | 14) => Failure::Outage,
         _ => Failure::Lasting,
     }
 }
@@ -201,6 +205,7 @@ mod tests {
             (mariadb(1205), Conflict),
             (mariadb(1047), Outage),
             (mariadb(1290), Outage),
+            (mariadb(1114), Outage),
             (mariadb(1062), Lasting),
             (mariadb(1045), Lasting),
             (postgresql("40001"), Conflict),
@@ -208,9 +213,16 @@ mod tests {
             (postgresql("57P01"), Outage),
             (postgresql("08006"), Outage),
             (postgresql("25006"), Outage),
+            (postgresql("53100"), Outage),
             (postgresql("28P01"), Lasting),
             (sqlite("5"), Conflict),
-            (sqlite("13"), Lasting),
+            (sqlite("517"), Conflict),
+            (sqlite("13"), Outage),
+            (sqlite("1032"), Outage),
+            (sqlite("266"), Outage),
+            (sqlite("14"), Outage),
+            (sqlite("11"), Lasting),
+            (sqlite("2067"), Lasting),
         ] {
             assert_eq!(found, expected);
         }
