@@ -1,10 +1,13 @@
 //! The control plane on database servers: waiting for them, their schema, and going on after they were away.
 
-use std::process::Output;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
+use tempfile::TempDir;
 use test_databases::{Kind, Server};
 use test_support::scene::text;
 use test_support::{Api, Replica, control_plane};
@@ -144,4 +147,88 @@ async fn mariadb_that_is_away_is_waited_for_and_loses_nothing() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn postgresql_that_is_away_is_waited_for_and_loses_nothing() -> Result<()> {
     outage(Kind::PostgreSql).await
+}
+
+/// A file system of a few megabytes; it goes when dropped.
+struct SmallDisk(TempDir);
+
+impl SmallDisk {
+    fn mount() -> Result<Self> {
+        let disk = Self(tempfile::tempdir()?);
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", "size=6m", "tmpfs"])
+            .arg(disk.0.path())
+            .output()?;
+        succeeded(&mounted).context("mount a small file system (needs root)")?;
+        Ok(disk)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// Leaves no room, until the file it makes is removed.
+    fn fill(&self) -> Result<PathBuf> {
+        let filler = self.path("filler");
+        let mut file = std::fs::File::create(&filler)?;
+        while file.write_all(&[0; 4096]).is_ok() {}
+        Ok(filler)
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let unmounted = Command::new("umount").arg(self.0.path()).status();
+        if !unmounted.is_ok_and(|status| status.success()) {
+            eprintln!("{} stays mounted", self.0.path().display());
+        }
+    }
+}
+
+/// On a full disk a write is refused, or kept; nothing that was acknowledged is lost when the process is killed.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_disk_refuses_writes_and_loses_none_that_was_acknowledged() -> Result<()> {
+    let disk = SmallDisk::mount()?;
+    let url = format!("sqlite://{}", disk.path("db").display());
+    let mut replica = Replica::start(&url)?;
+    let api = replica.api()?;
+    let first = create(&api, "first").await?;
+    api.wait_active(&first).await?;
+    let mut acknowledged = vec!["first".to_owned()];
+
+    let filler = disk.fill()?;
+    let mut refused = 0;
+    // What is there of the write-ahead log may take some.
+    for number in 0..200 {
+        let name = format!("on the full disk {number}");
+        let answer = api.post("lbaas/loadbalancers", &request(&name)).await?;
+        if answer.status == 201 {
+            acknowledged.push(name);
+            continue;
+        }
+        ensure!(answer.status == 503, "{answer:?}");
+        ensure!(answer.headers.contains_key("retry-after"), "{answer:?}");
+        refused += 1;
+        if refused == 2 {
+            break;
+        }
+    }
+    ensure!(refused == 2, "the disk was never full");
+
+    std::fs::remove_file(filler)?;
+    let last = create(&api, "last").await?;
+    acknowledged.push("last".to_owned());
+    api.wait_active(&last).await?;
+    replica.kill()?;
+    let replica = Replica::start(&url)?;
+    let list = replica.api()?.get("lbaas/loadbalancers").await?;
+    let list = list.expect(200)?;
+    let kept: Vec<String> = list["loadbalancers"]
+        .as_array()
+        .context("no list")?
+        .iter()
+        .map(|item| text(item, "name"))
+        .collect::<Result<_>>()?;
+    ensure!(kept == acknowledged, "{kept:?}, not {acknowledged:?}");
+    Ok(())
 }

@@ -8,9 +8,11 @@ use std::time::{Duration, Instant};
 use sea_orm::sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlPoolOptions};
 use sea_orm::sqlx::pool::PoolConnectionMetadata;
 use sea_orm::sqlx::postgres::{PgConnectOptions, PgConnection, PgPoolOptions};
-use sea_orm::sqlx::sqlite::{SqliteJournalMode, SqliteSynchronous};
+use sea_orm::sqlx::sqlite::{
+    SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous,
+};
 use sea_orm::sqlx::{self, ConnectOptions as _, Connection as _, Executor as _, Row as _};
-use sea_orm::{ConnectOptions, Database, DatabaseConnection, DbErr, RuntimeErr};
+use sea_orm::{DatabaseConnection, DbErr, RuntimeErr};
 
 /// How long SQLite waits for another process that writes.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
@@ -99,23 +101,30 @@ pub(crate) async fn connect(url: &str, suspicion: &Suspicion) -> Result<Database
             .connect_lazy_with(options);
         return Ok(pool.into());
     }
-    let mut options = ConnectOptions::new(url);
-    options
+    let options: SqliteConnectOptions = url.parse().map_err(refused)?;
+    let options = options
+        .create_if_missing(true)
+        .foreign_keys(true)
+        .journal_mode(SqliteJournalMode::Wal)
+        .synchronous(SqliteSynchronous::Full)
+        .busy_timeout(BUSY_TIMEOUT)
+        .pragma("cache_size", SQLITE_CACHE)
+        .disable_statement_logging();
+    let pool = SqlitePoolOptions::new()
         .max_connections(CONNECTIONS)
         .acquire_timeout(BUSY_TIMEOUT)
         // A file does not go away as a server does, and each test is a switch to the connection's thread and back.
         .test_before_acquire(false)
-        .sqlx_logging(false)
-        .map_sqlx_sqlite_opts(|options| {
-            options
-                .create_if_missing(true)
-                .foreign_keys(true)
-                .journal_mode(SqliteJournalMode::Wal)
-                .synchronous(SqliteSynchronous::Full)
-                .busy_timeout(BUSY_TIMEOUT)
-                .pragma("cache_size", SQLITE_CACHE)
-        });
-    Database::connect(options).await
+        .before_acquire(|connection, _| {
+            // When the disk is full SQLite undoes a transaction by itself, and the connection does not notice: it would
+            // nest the next one in that, and commit nothing.
+            let idle = !connection.is_in_transaction();
+            Box::pin(async move { Ok(idle) })
+        })
+        .connect_with(options)
+        .await
+        .map_err(refused)?;
+    Ok(pool.into())
 }
 
 /// Connects once: a pool keeps trying, and its error says only that this took too long.
