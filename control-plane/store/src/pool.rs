@@ -79,7 +79,10 @@ pub(crate) async fn connect(url: &str, suspicion: &Suspicion) -> Result<Database
             .after_connect(|connection, _| Box::pin(set_up_mariadb(connection)))
             .before_acquire(move |connection, meta| {
                 let doubted = suspicion.doubts(&meta);
-                Box::pin(async move { Ok(!doubted || mariadb_takes_writes(connection).await?) })
+                let idle = is_idle(connection);
+                Box::pin(async move {
+                    Ok(idle && (!doubted || mariadb_takes_writes(connection).await?))
+                })
             })
             .connect_lazy_with(options);
         return Ok(pool.into());
@@ -96,7 +99,10 @@ pub(crate) async fn connect(url: &str, suspicion: &Suspicion) -> Result<Database
             .test_before_acquire(false)
             .before_acquire(move |connection, meta| {
                 let doubted = suspicion.doubts(&meta);
-                Box::pin(async move { Ok(!doubted || postgresql_takes_writes(connection).await?) })
+                let idle = is_idle(connection);
+                Box::pin(async move {
+                    Ok(idle && (!doubted || postgresql_takes_writes(connection).await?))
+                })
             })
             .connect_lazy_with(options);
         return Ok(pool.into());
@@ -116,15 +122,19 @@ pub(crate) async fn connect(url: &str, suspicion: &Suspicion) -> Result<Database
         // A file does not go away as a server does, and each test is a switch to the connection's thread and back.
         .test_before_acquire(false)
         .before_acquire(|connection, _| {
-            // When the disk is full SQLite undoes a transaction by itself, and the connection does not notice: it would
-            // nest the next one in that, and commit nothing.
-            let idle = !connection.is_in_transaction();
+            let idle = is_idle(connection);
             Box::pin(async move { Ok(idle) })
         })
         .connect_with(options)
         .await
         .map_err(refused)?;
     Ok(pool.into())
+}
+
+/// Not after a rollback that failed: a database that is away for a moment refuses it, and SQLite on a full disk has
+/// rolled back by itself. The next transaction would be nested in the old one, see what that saw, and commit nothing.
+fn is_idle<C: sqlx::Connection>(connection: &C) -> bool {
+    !connection.is_in_transaction()
 }
 
 /// Connects once: a pool keeps trying, and its error says only that this took too long.
