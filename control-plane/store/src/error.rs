@@ -14,6 +14,9 @@ pub enum StoreError {
     /// The database was lost while it committed: what was to be written is there or is not.
     #[error("learn whether the database committed")]
     OutcomeUnknown(#[source] DbErr),
+    /// The database undid the transaction, and told only when it was asked.
+    #[error("the database ended the transaction before its commit")]
+    Aborted,
     #[error("migrate the database")]
     Migrate(#[source] DbErr),
     /// A row holds what this program never writes.
@@ -53,7 +56,7 @@ impl StoreError {
             Self::Connect(source) | Self::Database(source) | Self::Migrate(source) => {
                 Failure::of(source) != Failure::Lasting
             }
-            Self::OutcomeUnknown(_) => true,
+            Self::OutcomeUnknown(_) | Self::Aborted => true,
             Self::Corrupt { .. }
             | Self::Duplicate
             | Self::KeyUsed
@@ -72,6 +75,7 @@ impl StoreError {
         match self {
             Self::Database(source) => Failure::of(source),
             Self::OutcomeUnknown(_) => Failure::OutcomeUnknown,
+            Self::Aborted => Failure::Conflict,
             _ => Failure::Lasting,
         }
     }

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use lb_model::{PerResource, UNLIMITED};
 use sea_orm::{
-    AccessMode, DatabaseConnection, DatabaseTransaction, DbBackend, DbErr, IsolationLevel,
-    TransactionTrait,
+    AccessMode, ConnectionTrait, DatabaseConnection, DatabaseTransaction, DbBackend, DbErr,
+    IsolationLevel, Statement, TransactionTrait,
 };
 use tokio::sync::{Mutex, OwnedMutexGuard, watch};
 use uuid::Uuid;
@@ -149,6 +149,7 @@ impl Store {
     }
 
     pub(crate) async fn commit(&self, transaction: DatabaseTransaction) -> Result<(), StoreError> {
+        ensure_open(&transaction).await?;
         let committed = transaction.commit().await.map_err(StoreError::of_commit);
         #[cfg(any(test, feature = "testing"))]
         let committed = match committed {
@@ -161,6 +162,22 @@ impl Store {
     /// To be asked between the runs of one transaction.
     pub(crate) fn retries(&self) -> Retries {
         Retries::new(self.suspicion.clone())
+    }
+}
+
+/// A node of a Galera cluster ends a transaction when another node's conflicts with it, and does not always say so: what
+/// follows runs by itself, and the commit commits nothing.
+async fn ensure_open(transaction: &DatabaseTransaction) -> Result<(), StoreError> {
+    let backend = transaction.get_database_backend();
+    if backend != DbBackend::MySql {
+        return Ok(());
+    }
+    let question =
+        Statement::from_string(backend, "SELECT CAST(@@in_transaction AS SIGNED) AS open");
+    let row = transaction.query_one_raw(question).await?;
+    match row.map(|row| row.try_get::<i64>("", "open")).transpose()? {
+        Some(1) => Ok(()),
+        _ => Err(StoreError::Aborted),
     }
 }
 
