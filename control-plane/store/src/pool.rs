@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use sea_orm::sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlPoolOptions};
-use sea_orm::sqlx::pool::PoolConnectionMetadata;
-use sea_orm::sqlx::postgres::{PgConnectOptions, PgConnection, PgPoolOptions};
-use sea_orm::sqlx::sqlite::{
-    SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous,
+use sea_orm::sqlx::mysql::{MySqlConnectOptions, MySqlConnection};
+use sea_orm::sqlx::pool::{PoolConnectionMetadata, PoolOptions};
+use sea_orm::sqlx::postgres::{PgConnectOptions, PgConnection};
+use sea_orm::sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
+use sea_orm::sqlx::{
+    self, ConnectOptions as _, Connection as _, Executor as _, MySql, Postgres, Row as _, Sqlite,
 };
-use sea_orm::sqlx::{self, ConnectOptions as _, Connection as _, Executor as _, Row as _};
 use sea_orm::{DatabaseConnection, DbErr, RuntimeErr};
 
 /// How long SQLite waits for another process that writes.
@@ -71,11 +71,7 @@ pub(crate) async fn connect(url: &str, suspicion: &Suspicion) -> Result<Database
         let options = options.disable_statement_logging();
         probe(&options).await?;
         let suspicion = suspicion.clone();
-        let pool = MySqlPoolOptions::new()
-            .max_connections(CONNECTIONS)
-            .acquire_timeout(ACQUIRE_TIMEOUT)
-            .max_lifetime(LIFETIME)
-            .test_before_acquire(false)
+        let pool = pool_options::<MySql>()
             .after_connect(|connection, _| Box::pin(set_up_mariadb(connection)))
             .before_acquire(move |connection, meta| {
                 let doubted = suspicion.doubts(&meta);
@@ -92,11 +88,7 @@ pub(crate) async fn connect(url: &str, suspicion: &Suspicion) -> Result<Database
         let options = options.disable_statement_logging();
         probe(&options).await?;
         let suspicion = suspicion.clone();
-        let pool = PgPoolOptions::new()
-            .max_connections(CONNECTIONS)
-            .acquire_timeout(ACQUIRE_TIMEOUT)
-            .max_lifetime(LIFETIME)
-            .test_before_acquire(false)
+        let pool = pool_options::<Postgres>()
             .before_acquire(move |connection, meta| {
                 let doubted = suspicion.doubts(&meta);
                 let idle = is_idle(connection);
@@ -116,11 +108,8 @@ pub(crate) async fn connect(url: &str, suspicion: &Suspicion) -> Result<Database
         .busy_timeout(BUSY_TIMEOUT)
         .pragma("cache_size", SQLITE_CACHE)
         .disable_statement_logging();
-    let pool = SqlitePoolOptions::new()
-        .max_connections(CONNECTIONS)
+    let pool = pool_options::<Sqlite>()
         .acquire_timeout(BUSY_TIMEOUT)
-        // A file does not go away as a server does, and each test is a switch to the connection's thread and back.
-        .test_before_acquire(false)
         .before_acquire(|connection, _| {
             let idle = is_idle(connection);
             Box::pin(async move { Ok(idle) })
@@ -129,6 +118,16 @@ pub(crate) async fn connect(url: &str, suspicion: &Suspicion) -> Result<Database
         .await
         .map_err(refused)?;
     Ok(pool.into())
+}
+
+/// What pools have in common. Connections are tested by each pool's own rule: every test costs a message, to SQLite a
+/// switch to the connection's thread and back.
+fn pool_options<DB: sqlx::Database>() -> PoolOptions<DB> {
+    PoolOptions::new()
+        .max_connections(CONNECTIONS)
+        .acquire_timeout(ACQUIRE_TIMEOUT)
+        .max_lifetime(LIFETIME)
+        .test_before_acquire(false)
 }
 
 /// Not after a rollback that failed: a database that is away for a moment refuses it, and SQLite on a full disk has
