@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use axum::body::Body;
 use axum::http::{Response, StatusCode};
+use lb_drivers::DriverError;
 use lb_drivers::network::{Port, PortFilter, Subnet, TenantNetwork};
 use lb_model::spec::parse_uuid;
 use serde_json::{Map, Value, json};
@@ -31,89 +32,44 @@ pub(crate) async fn handle(request: &Request, route: &Route) -> Result<Response<
     let network = &request.state.network;
     let body = match route {
         Route::Networks => {
-            let mut found = Vec::new();
-            match ids(request)? {
-                None => found = network.list_networks().await?,
-                Some(ids) => {
-                    for id in ids {
-                        found.extend(network.network(id.into()).await?);
-                    }
-                }
-            }
-            found.retain(|item| sees(request, item.project_id.as_deref()));
-            list(
-                request,
-                "networks",
-                found.iter().map(view_network).collect(),
-            )?
+            let one = |id: Uuid| network.network(id.into());
+            let found = find(request, network.list_networks(), one).await?;
+            list(request, "networks", found.iter().map(view_network))?
         }
         Route::Network(id) => {
             let found = match parse_uuid(id) {
                 Some(uuid) => network.network(uuid.into()).await?,
                 None => None,
             };
-            show(
-                "network",
-                "NetworkNotFound",
-                id,
-                found
-                    .filter(|item| sees(request, item.project_id.as_deref()))
-                    .map(|item| view_network(&item)),
-            )?
+            let view = found.as_ref().map(view_network);
+            show(request, "network", "NetworkNotFound", id, view)?
         }
         Route::Subnets => {
-            let mut found = Vec::new();
-            match ids(request)? {
-                None => found = network.list_subnets().await?,
-                Some(ids) => {
-                    for id in ids {
-                        found.extend(network.subnet(id.into()).await?);
-                    }
-                }
-            }
-            found.retain(|item| sees(request, item.project_id.as_deref()));
-            list(request, "subnets", found.iter().map(view_subnet).collect())?
+            let one = |id: Uuid| network.subnet(id.into());
+            let found = find(request, network.list_subnets(), one).await?;
+            list(request, "subnets", found.iter().map(view_subnet))?
         }
         Route::Subnet(id) => {
             let found = match parse_uuid(id) {
                 Some(uuid) => network.subnet(uuid.into()).await?,
                 None => None,
             };
-            show(
-                "subnet",
-                "SubnetNotFound",
-                id,
-                found
-                    .filter(|item| sees(request, item.project_id.as_deref()))
-                    .map(|item| view_subnet(&item)),
-            )?
+            let view = found.as_ref().map(view_subnet);
+            show(request, "subnet", "SubnetNotFound", id, view)?
         }
         Route::Ports => {
-            let mut found = Vec::new();
-            match ids(request)? {
-                None => found = network.list_ports(&PortFilter::default()).await?,
-                Some(ids) => {
-                    for id in ids {
-                        found.extend(network.port(id.into()).await?);
-                    }
-                }
-            }
-            found.retain(|item| sees(request, item.project_id.as_deref()));
-            list(request, "ports", found.iter().map(view_port).collect())?
+            let filter = PortFilter::default();
+            let one = |id: Uuid| network.port(id.into());
+            let found = find(request, network.list_ports(&filter), one).await?;
+            list(request, "ports", found.iter().map(view_port))?
         }
         Route::Port(id) => {
             let found = match parse_uuid(id) {
                 Some(uuid) => network.port(uuid.into()).await?,
                 None => None,
             };
-            show(
-                "port",
-                "PortNotFound",
-                id,
-                found
-                    .filter(|item| sees(request, item.project_id.as_deref()))
-                    .map(|item| view_port(&item)),
-            )?
+            let view = found.as_ref().map(view_port);
+            show(request, "port", "PortNotFound", id, view)?
         }
         // No extension of the network API is offered.
         _ => json!({"extensions": []}),
@@ -121,16 +77,43 @@ pub(crate) async fn handle(request: &Request, route: &Route) -> Result<Response<
     Ok(answer(StatusCode::OK, &body))
 }
 
+/// What a list is of: all there is, or the objects of the ids it is filtered by.
+async fn find<T, F>(
+    request: &Request,
+    all: impl Future<Output = std::result::Result<Vec<T>, DriverError>>,
+    one: impl Fn(Uuid) -> F,
+) -> Result<Vec<T>>
+where
+    F: Future<Output = std::result::Result<Option<T>, DriverError>>,
+{
+    let Some(ids) = ids(request)? else {
+        return Ok(all.await?);
+    };
+    let mut found = Vec::new();
+    for id in ids {
+        found.extend(one(id).await?);
+    }
+    Ok(found)
+}
+
 /// Another project's object is as good as absent; one without a project is everybody's.
-fn sees(request: &Request, owner: Option<&str>) -> bool {
-    let caller = &request.caller;
-    owner.is_none_or(|owner| caller.project_id.as_deref() == Some(owner))
+fn sees(request: &Request, item: &Value) -> bool {
+    let (owner, caller) = (&item["project_id"], &request.caller);
+    owner == ""
+        || caller.project_id.as_deref().is_some_and(|own| owner == own)
         || request.state.policy.is_admin(caller)
 }
 
-fn show(root: &str, kind: &'static str, id: &str, found: Option<Value>) -> Result<Value> {
+fn show(
+    request: &Request,
+    root: &str,
+    kind: &'static str,
+    id: &str,
+    found: Option<Value>,
+) -> Result<Value> {
     let id: String = id.chars().take(255).collect();
-    let item = found.ok_or_else(|| ApiFault::network_not_found(kind, &id))?;
+    let seen = found.filter(|item| sees(request, item));
+    let item = seen.ok_or_else(|| ApiFault::network_not_found(kind, &id))?;
     Ok(json!({root: item}))
 }
 
@@ -156,7 +139,8 @@ fn ids(request: &Request) -> Result<Option<BTreeSet<Uuid>>> {
 }
 
 /// A filter that is given more than once holds when one of its values does.
-fn list(request: &Request, root: &str, mut items: Vec<Value>) -> Result<Value> {
+fn list(request: &Request, root: &str, found: impl Iterator<Item = Value>) -> Result<Value> {
+    let mut items: Vec<Value> = found.filter(|item| sees(request, item)).collect();
     let known: Vec<String> = items
         .first()
         .and_then(Value::as_object)
