@@ -3,6 +3,7 @@
 
 use std::fmt::Display;
 
+use lb_model::spec::QUOTA_LIMITS;
 use lb_model::{
     AmphoraRole, AmphoraStatus, ClientAuthentication, L7PolicyAction, L7RuleCompareType,
     L7RuleType, LbAlgorithm, ListenerProtocol, MonitorType, OperatingStatus, PoolProtocol,
@@ -439,17 +440,7 @@ fn quota() -> Resource {
         attribute("project_id", Use::Shown, text(255)),
         attribute("tenant_id", Use::Shown, text(255)),
     ];
-    for name in [
-        "loadbalancer",
-        "load_balancer",
-        "listener",
-        "pool",
-        "member",
-        "healthmonitor",
-        "health_monitor",
-        "l7policy",
-        "l7rule",
-    ] {
+    for name in QUOTA_LIMITS {
         attributes.push(attribute(
             name,
             Use::ChangedOnly,

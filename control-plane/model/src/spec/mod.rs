@@ -23,7 +23,7 @@ pub use offer::{OfferCreate, OfferUpdate, ProfileCreate, ProfileUpdate};
 pub use pool::{
     GraphPool, NewPool, PoolCreate, PoolDefinition, PoolUpdate, SessionPersistenceSpec,
 };
-pub use quota::QuotaUpdate;
+pub use quota::{QUOTA_LIMITS, QuotaUpdate};
 
 #[cfg(test)]
 mod tests;

@@ -8,6 +8,19 @@ use crate::{Fault, PerResource};
 /// Largest limit there is.
 const MAX: i64 = 2_000_000_000;
 
+/// What limits are called, by both generations of clients.
+pub const QUOTA_LIMITS: [&str; 9] = [
+    "loadbalancer",
+    "load_balancer",
+    "listener",
+    "pool",
+    "member",
+    "healthmonitor",
+    "health_monitor",
+    "l7policy",
+    "l7rule",
+];
+
 /// New limits; null gives one back to the default.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QuotaUpdate(pub PerResource<Field<i32>>);
@@ -15,17 +28,7 @@ pub struct QuotaUpdate(pub PerResource<Field<i32>>);
 impl QuotaUpdate {
     pub fn decode(body: &Value) -> Result<Self, Fault> {
         let object = Object::root(body, "quota")?;
-        object.only(&[&[
-            "loadbalancer",
-            "load_balancer",
-            "listener",
-            "pool",
-            "member",
-            "healthmonitor",
-            "health_monitor",
-            "l7policy",
-            "l7rule",
-        ]])?;
+        object.only(&[&QUOTA_LIMITS])?;
         let limit = |name: &str| object.field(name, integer(-1, MAX));
         // Two have two names, for two generations of clients: the one without an underscore wins.
         let either = |name: &str, other: &str| {
